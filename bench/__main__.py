@@ -1,0 +1,98 @@
+"""`python -m bench`: run benchmarks, print one table. Exit 0 whatever the figures: they inform, tests decide."""
+
+import argparse
+import asyncio
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import uvloop
+
+from bench import report, snapshots, writers
+from bench.measure import Context, Row, Scale
+from filestore.engine.driver import LIBRARY, SQLITE_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """A benchmark and the event loop it runs on. It may yield more rows than one."""
+
+    run: Callable[[Context], Awaitable[list[Row]]]
+    uses_uvloop: bool = True
+
+
+BENCHMARKS = {
+    "writers_64": Benchmark(writers.writers_64),
+    "writers_64_asyncio": Benchmark(writers.writers_64_asyncio, uses_uvloop=False),
+    "writers_1": Benchmark(writers.writers_1),
+    "snapshot_time": Benchmark(snapshots.snapshot_time),
+    "snapshot_bytes": Benchmark(snapshots.snapshot_bytes),
+    "snapshot_equal": Benchmark(snapshots.snapshot_equal, uses_uvloop=False),
+    "write_amplification": Benchmark(writers.write_amplification),
+}
+
+
+def run(name: str, context: Context) -> list[Row]:
+    """Run one benchmark on an event loop of its own."""
+    benchmark = BENCHMARKS[name]
+    factory = uvloop.new_event_loop if benchmark.uses_uvloop else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(_await(benchmark.run, context))
+
+
+async def _await(
+    benchmark: Callable[[Context], Awaitable[list[Row]]], context: Context
+) -> list[Row]:
+    return await benchmark(context)
+
+
+def environment() -> dict[str, object]:
+    """What the figures depend on besides the code."""
+    return {
+        "python": platform.python_version(),
+        "sqlite": f"{LIBRARY} {SQLITE_VERSION}",
+        "uvloop": uvloop.__version__,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "started_ms": int(time.time() * 1000),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="name", help="default: all")
+    parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
+    parser.add_argument("--scale", choices=get_args(Scale), default="full")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--dir", type=Path, default=Path(), help="where to make the data folder")
+    options = parser.parse_args(arguments)
+    if options.list:
+        print("\n".join(BENCHMARKS))
+        return 0
+    names: list[str] = options.names or list(BENCHMARKS)
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        parser.error(f"no such benchmark: {', '.join(unknown)}")
+    about = environment()
+    rows: list[Row] = []
+    print(report.heading(), flush=True)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
+        context = Context(Path(folder), options.scale)
+        for name in names:
+            for row in run(name, context):
+                print(report.line(row), flush=True)
+                rows.append(row)
+    print(f"scale {options.scale}; " + ", ".join(f"{k} {v}" for k, v in about.items()))
+    if options.json is not None:
+        options.json.write_bytes(report.to_json(rows, options.scale, about))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,274 @@
+"""The one checker: for the command line, for the tests (after every store test), and in its bounded
+form for start-up.
+
+`check` walks all rows: zones, files, lists, chunks, the log, references, what is waiting to be
+released. With `deep` it also reads every chunk and counts every line again. It only reads. The rows
+are looked at in one committed state; bytes are then read in short transactions, so a long check
+neither blocks writers nor holds the WAL.
+
+The bounded form, run at every start, is `check_start` in engine/sqlite.py: identity, tables, file
+length; and every record of the log is verified while the tails are recovered from it.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from filestore.engine.base import ReadTx
+from filestore.engine.schema import LIST_PAGE_BITS
+from filestore.errors import CorruptionError, StoreError
+from filestore.lines import Open, count_ended
+from filestore.lists import Entry, load_chunk, read_pages
+from filestore.reading import FileRow, ReadTransaction
+from filestore.store import FileStore
+
+ZONES_PER_STEP = 200
+PROBLEMS_MAX = 1000
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being checked, how many are done, and how many there are (0: not known)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is not as it should be."""
+
+    message: str
+    zone: str | None = None
+    name: str | None = None
+    offset: int | None = None
+
+    def __str__(self) -> str:
+        place = "/".join(ascii(part) for part in (self.zone, self.name) if part is not None)
+        at = "" if self.offset is None else f" at offset {self.offset}"
+        return f"{place}{at}: {self.message}" if place else self.message
+
+
+@dataclass(slots=True)
+class Report:
+    """What a check found. `problems` is cut at PROBLEMS_MAX; `is_cut` says so."""
+
+    zones: int = 0
+    files: int = 0
+    chunks: int = 0
+    bytes: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    is_cut: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.problems
+
+    def add(
+        self,
+        message: str,
+        zone: str | None = None,
+        name: str | None = None,
+        offset: int | None = None,
+    ) -> None:
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(Problem(message, zone, name, offset))
+        else:
+            self.is_cut = True
+
+    def add_error(
+        self, error: StoreError, zone: str | None = None, name: str | None = None
+    ) -> None:
+        offset = error.offset if isinstance(error, CorruptionError) else None
+        self.add(error.message, error.zone or zone, error.name or name, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bytes:
+    """A file whose bytes a deep check will read."""
+
+    zone: str
+    row: FileRow
+    entries: list[Entry]
+
+
+async def check(
+    store: FileStore, *, deep: bool = False, progress: Progress | None = None
+) -> Report:
+    """Check the whole store. Reads only; safe beside writers."""
+    report = Report()
+    files: list[_Bytes] = []
+    try:
+        await store.read_unit(lambda tx: _walk(tx, report, files, progress))
+    except StoreError as error:
+        # A damaged b-tree can end the walk; what was found until then still counts.
+        report.add_error(error)
+    if deep:
+        for number, file in enumerate(files):
+            if progress:
+                progress("files", number, len(files))
+            await _check_bytes(store, file, report)
+    return report
+
+
+async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progress | None) -> None:
+    # The unit may be run again on a newer state, so it starts from nothing each time.
+    report.problems.clear()
+    files.clear()
+    report.zones = report.files = report.chunks = report.bytes = 0
+    for (message,) in await tx.fetch("PRAGMA quick_check(100)"):
+        if message != "ok":
+            report.add(f"SQLite: {message}")
+    references: Counter[bytes] = Counter()
+    sizes: dict[bytes, int] = {}
+    known: set[int] = set()
+    after = ""
+    while rows := await tx.fetch(
+        "SELECT id, name FROM zone WHERE name > ? ORDER BY name LIMIT ?", (after, ZONES_PER_STEP)
+    ):
+        for zone_id, zone in rows:
+            await _check_zone(tx, report, files, zone_id, zone)
+        report.zones += len(rows)
+        after = rows[-1][1]
+        if progress:
+            progress("zones", report.zones, 0)
+    for file in files:
+        known.add(file.row.id)
+        _count(file.entries, references, sizes)
+    await _check_released(tx, report, references, sizes, known)
+    await _check_orphans(tx, report, known)
+    await _check_chunks(tx, report, references, sizes)
+
+
+async def _check_zone(
+    tx: ReadTx, report: Report, files: list[_Bytes], zone_id: int, zone: str
+) -> None:
+    reader = ReadTransaction(tx)
+    try:
+        await reader.zone(zone)
+        rows = await reader.file_rows(zone_id, zone)
+    except StoreError as error:
+        report.add_error(error, zone)
+        return
+    for row in rows:
+        report.files += 1
+        try:
+            files.append(_Bytes(zone, row, await _check_file(tx, reader, report, zone, row)))
+        except StoreError as error:
+            report.add_error(error, zone, row.name)
+            files.append(_Bytes(zone, row, []))
+
+
+async def _check_file(
+    tx: ReadTx, reader: ReadTransaction, report: Report, zone: str, row: FileRow
+) -> list[Entry]:
+    """Check one file's list and tail against its row."""
+    head = await reader.head_of(zone, row)
+    report.bytes += head.size
+    if head.damage is not None:
+        offset = head.damage.offset if head.damage.offset is not None else head.size
+        report.add(f"appended bytes are damaged: {head.damage.reason}", zone, row.name, offset)
+    line = row.ended
+    for record in await reader.tail(zone, row):
+        if record.line != line:
+            report.add(
+                "the line numbers of the appends do not add up", zone, row.name, record.offset
+            )
+        line = record.line + record.ended
+    entries: list[Entry] = []
+    offset = line = 0
+    for page in await read_pages(tx, row.id, row.pages):
+        if (page.start_offset, page.start_line) != (offset, line):
+            report.add(f"page {page.number} of the list is out of place", zone, row.name, offset)
+        offset, line = page.ends()
+        entries += page.entries
+    if (offset, line) != (row.size, row.ended):
+        report.add(
+            f"the list has {offset} bytes and {line} lines, the file {row.size} and {row.ended}",
+            zone,
+            row.name,
+        )
+    return entries
+
+
+async def _check_released(
+    tx: ReadTx, report: Report, references: Counter[bytes], sizes: dict[bytes, int], known: set[int]
+) -> None:
+    """Lists of deleted files that wait to be taken apart still hold references."""
+    for file_id, pages in await tx.fetch("SELECT file_id, pages FROM released"):
+        if file_id in known:
+            report.add(f"file {file_id} is both there and released")
+        known.add(file_id)
+        try:
+            for page in await read_pages(tx, file_id, pages):
+                _count(page.entries, references, sizes)
+        except CorruptionError as error:
+            report.add(f"deleted file {file_id}: {error.message}")
+
+
+async def _check_orphans(tx: ReadTx, report: Report, known: set[int]) -> None:
+    for (file_id,) in await tx.fetch("SELECT DISTINCT id >> ? FROM list", (LIST_PAGE_BITS,)):
+        if file_id not in known:
+            report.add(f"list pages of file {file_id} belong to nothing")
+    for (file_id,) in await tx.fetch(
+        "SELECT f.id FROM file f LEFT JOIN zone z ON z.id = f.zone_id WHERE z.id IS NULL"
+    ):
+        report.add(f"file {file_id} belongs to no zone")
+    for (chunk_id,) in await tx.fetch(
+        "SELECT d.id FROM chunk_data d LEFT JOIN chunk c ON c.id = d.id WHERE c.id IS NULL"
+    ):
+        report.add(f"bytes of chunk {chunk_id} belong to nothing")
+
+
+async def _check_chunks(
+    tx: ReadTx, report: Report, references: Counter[bytes], sizes: dict[bytes, int]
+) -> None:
+    rows = await tx.fetch(
+        "SELECT c.id, c.hash, c.size, c.refs, d.id "
+        "FROM chunk c LEFT JOIN chunk_data d ON d.id = c.id"
+    )
+    for chunk_id, digest, size, refs, data_id in rows:
+        report.chunks += 1
+        wanted = references.pop(digest, 0)
+        if refs != wanted:
+            report.add(f"chunk {chunk_id} counts {refs} references, there are {wanted}")
+        if wanted and sizes[digest] != size:
+            report.add(f"chunk {chunk_id} has {size} bytes, lists say {sizes[digest]}")
+        if data_id is None:
+            report.add(f"chunk {chunk_id} has lost its bytes")
+    if references:
+        report.add(f"{len(references)} chunks that lists name are missing")
+
+
+def _count(entries: list[Entry], references: Counter[bytes], sizes: dict[bytes, int]) -> None:
+    for entry in entries:
+        references[entry.digest] += 1
+        sizes[entry.digest] = entry.size
+
+
+async def _check_bytes(store: FileStore, file: _Bytes, report: Report) -> None:
+    """Read every chunk of a file and count its lines again."""
+    zone, row = file.zone, file.row
+    offset, state, before = 0, Open.NOTHING, b""
+    for entry in file.entries:
+        try:
+            data = await store.read_unit(partial(load_chunk, entry=entry))
+        except CorruptionError as error:
+            if await _is_unchanged(store, file):
+                report.add(error.message, zone, row.name, offset)
+                offset += entry.size
+                state, before = Open.NOTHING, b""
+                continue
+            return
+        ended, after = count_ended(data, before, state)
+        if ended != entry.ended and offset + entry.size <= row.size:
+            report.add(
+                f"{ended} lines end here, the list says {entry.ended}", zone, row.name, offset
+            )
+        rest = data.rpartition(b"\n")[2]
+        before = (before if len(rest) == len(data) else b"") + rest if after is Open.BLANK else b""
+        offset, state = offset + entry.size, after
+
+
+async def _is_unchanged(store: FileStore, file: _Bytes) -> bool:
+    """A chunk that is gone is damage only if the file is still the one that named it."""
+    row = await store.read_unit(
+        lambda tx: tx.fetch_one("SELECT version FROM file WHERE id = ?", (file.row.id,))
+    )
+    return row is not None and row[0] == file.row.version

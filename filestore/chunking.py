@@ -1,0 +1,127 @@
+"""Cutting values into chunks, hashing and packing them. Pure: no database, no clock.
+
+A value is cut at content-defined boundaries (about 16 KiB), so that an edit changes only the chunks
+it touches. A cut depends on nothing but the bytes since the previous cut; therefore `cut` may take
+over the pieces of an earlier cut of similar bytes wherever they match, and looks only at the rest.
+That makes saving a snapshot that grew by one node a matter of comparing memory.
+
+Where the boundaries lie is not part of any format: another cutter reads old data just as well.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import zstandard
+from blake3 import blake3
+from pyfastcdc import FastCDC
+
+from filestore.errors import CorruptionError
+from filestore.lines import Open, count_pieces
+from filestore.model import PIECE_BYTES_MAX
+
+HASH_BYTES = 32
+CODEC_RAW = 0
+CODEC_ZSTD = 1
+
+CUT_BYTES_MIN = 4 << 10
+CUT_BYTES_AVG = 16 << 10
+CUT_BYTES_MAX = 64 << 10
+ZSTD_LEVEL = 3
+RESYNC_PIECES = 8
+"""After an edit, look this many old pieces ahead for where old and new run together again."""
+
+_CUTTER = FastCDC(CUT_BYTES_AVG, min_size=CUT_BYTES_MIN, max_size=CUT_BYTES_MAX)
+
+
+def hash_bytes(data: bytes) -> bytes:
+    """The address of a chunk: BLAKE3 of its plain bytes."""
+    return blake3(data).digest()
+
+
+def pack(data: bytes) -> tuple[int, bytes]:
+    """Compress `data` if that saves anything worth having. Returns codec and stored bytes."""
+    packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
+    if len(packed) < len(data) - len(data) // 16:
+        return CODEC_ZSTD, packed
+    return CODEC_RAW, data
+
+
+def unpack(codec: int, stored: bytes, size: int, digest: bytes) -> bytes:
+    """Give back the plain bytes, verified against size and hash, or raise CorruptionError."""
+    assert size <= PIECE_BYTES_MAX, size
+    if codec == CODEC_ZSTD:
+        try:
+            data = zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)
+        except zstandard.ZstdError as error:
+            raise CorruptionError(f"chunk does not decompress ({error})") from error
+    elif codec == CODEC_RAW:
+        data = stored
+    else:
+        raise CorruptionError(f"chunk has unknown codec {codec}")
+    if len(data) != size or hash_bytes(data) != digest:
+        raise CorruptionError("chunk does not match its hash")
+    return data
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One chunk to be: plain bytes, their hash, and `packed` if likely new to the store."""
+
+    data: bytes
+    digest: bytes
+    packed: tuple[int, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A value ready to be written: cut, hashed, compressed. Valid for any file, any time."""
+
+    pieces: Sequence[Piece]
+    lines_ended: Sequence[int]
+    """For each piece, how many lines end in it."""
+    open: Open
+    size: int
+    digest: bytes
+
+
+def prepare(data: bytes, like: Prepared | None = None) -> Prepared:
+    """Cut, hash and compress `data`. `like`: an earlier value of the same file, to save work."""
+    pieces = _cut(data, like.pieces if like else ())
+    ended, state = count_pieces((piece.data for piece in pieces), Open.NOTHING)
+    return Prepared(pieces, ended, state, len(data), hash_bytes(data))
+
+
+def _cut(data: bytes, old: Sequence[Piece]) -> list[Piece]:
+    pieces: list[Piece] = []
+    offset, old_at = 0, 0
+    view = memoryview(data)
+    while offset < len(data):
+        found = _resync(data, offset, old, old_at)
+        if found is not None:
+            piece, old_at = old[found], found + 1
+        else:
+            window = view[offset : offset + CUT_BYTES_MAX]
+            length = next(iter(_CUTTER.cut_buf(window))).length
+            raw = data[offset : offset + length]
+            piece = Piece(raw, hash_bytes(raw), pack(raw))
+        pieces.append(piece)
+        offset += len(piece.data)
+    return pieces
+
+
+def _resync(data: bytes, offset: int, old: Sequence[Piece], old_at: int) -> int | None:
+    """Find an old piece that stands at `offset` too. startswith compares without a copy."""
+    for index in range(old_at, min(old_at + RESYNC_PIECES, len(old))):
+        piece = old[index]
+        if data.startswith(piece.data, offset):
+            is_last = index == len(old) - 1
+            # The last old piece ended with its value, not at a boundary of the content.
+            if is_last and offset + len(piece.data) != len(data):
+                return None
+            return index
+    return None
+
+
+def split_fixed(data: bytes, size: int) -> list[bytes]:
+    """Cut stream bytes into pieces of `size`. Streams do not shift, so plain cuts serve."""
+    return [data[start : start + size] for start in range(0, len(data), size)]

@@ -1,0 +1,89 @@
+"""The SQLite library: which one, how a connection is set up, and its errors turned into ours.
+
+One SQLite library serves the whole process. `pysqlite3` carries a current one; where it has no
+wheel the standard module is used, which is safe because one connection alone writes and
+checkpoints.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from filestore.errors import BackendError, BusyError, CorruptionError, StorageFullError, StoreError
+from filestore.model import Sync
+
+if TYPE_CHECKING:
+    import sqlite3 as driver
+else:
+    try:
+        import pysqlite3.dbapi2 as driver
+    except ImportError:
+        import sqlite3 as driver
+
+Connection = driver.Connection
+Error = driver.Error
+SQLITE_VERSION = driver.sqlite_version
+LIBRARY = driver.__name__.partition(".")[0]
+
+_PRIMARY = 0xFF
+_BUSY, _IOERR, _CORRUPT, _FULL, _NOTADB = 5, 10, 11, 13, 26
+
+
+class IoFailure(BackendError):
+    """The disk failed below the database: what was being written is in an unknown state."""
+
+
+def connect(
+    path: Path, *, read_only: bool, sync: Sync = "full", immutable: bool = False
+) -> Connection:
+    """Open `path`, which must exist. For one thread at a time."""
+    flags = "mode=ro" if read_only else "mode=rw"
+    if immutable:
+        flags += "&immutable=1"
+    with translated("open"):
+        connection = driver.connect(
+            f"file:{quote(str(path))}?{flags}",
+            uri=True,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+            timeout=5.0,
+        )
+        connection.execute(f"PRAGMA cache_size = {-4096 if read_only else -16384}")
+        connection.execute("PRAGMA trusted_schema = OFF")
+        connection.execute("PRAGMA cell_size_check = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA mmap_size = 0")
+        if not read_only:
+            connection.execute(f"PRAGMA synchronous = {sync.upper()}")
+            # The writer itself checkpoints, after it has acknowledged.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            connection.execute("PRAGMA secure_delete = OFF")
+    return connection
+
+
+@contextmanager
+def translated(operation: str) -> Iterator[None]:
+    """Turn the driver's errors into ours; the only place that does."""
+    try:
+        yield
+    except Error as error:
+        raise translate(error, operation) from error
+
+
+def translate(error: Error, operation: str) -> StoreError:
+    """The error of ours that says what `error` means."""
+    code = getattr(error, "sqlite_errorcode", None)
+    primary = code & _PRIMARY if code is not None else None
+    text = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
+    if primary == _FULL:
+        return StorageFullError("the disk is full", operation=operation)
+    if primary == _IOERR:
+        return IoFailure(f"input/output error: {text}", operation=operation)
+    if primary in (_CORRUPT, _NOTADB):
+        return CorruptionError(f"the database is damaged: {text}", operation=operation)
+    if primary == _BUSY:
+        return BusyError(f"the database is busy: {text}", retry_after_ms=100, operation=operation)
+    return BackendError(f"database error: {text}", operation=operation)

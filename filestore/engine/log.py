@@ -1,0 +1,227 @@
+"""The append log: how bytes that are not sealed yet are kept in SQLite.
+
+One row per group commit. `seq` is the store-wide counter after that group, so the last row also
+says how far the counter has come; it is therefore never deleted, and commits without any append
+write a row without records.
+
+A row's data (little endian):
+
+    u32 count count × header   file_id u64 · version u64 · offset u64 · line u64 · modified_ms i64 ·
+    length u32 ·
+                     ended u32 · open u32 · data check u64 · header check u64
+    the bytes of all records, in the same order
+
+The data check is XXH3-64 of the record's bytes; the header check is XXH3-64 of the header before
+it. Since the header names file, offset and length, a flipped bit can neither change bytes nor move
+them elsewhere unseen, and damage to one record leaves the others readable.
+
+A record counts only while `record.version > file.version`: sealing or replacing a file moves its
+version past the records, so they need not be deleted at once, and a crash between the two is
+harmless.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from struct import Struct
+from struct import error as StructError
+
+from xxhash import xxh3_64_intdigest
+
+from filestore.engine.base import Damage, TailRecord
+from filestore.lines import Open
+
+_COUNT = Struct("<I")
+_HEADER = Struct("<QQQQqIIIQ")
+_CHECK = Struct("<Q")
+_HEADER_BYTES = _HEADER.size + _CHECK.size
+
+
+def encode(records: Sequence[tuple[int, TailRecord]]) -> bytes:
+    """Lay out one row."""
+    parts = [_COUNT.pack(len(records))]
+    for file_id, record in records:
+        version, offset, line, ended, state, modified_ms, data = record
+        head = _HEADER.pack(
+            file_id,
+            version,
+            offset,
+            line,
+            modified_ms,
+            len(data),
+            ended,
+            state,
+            xxh3_64_intdigest(data),
+        )
+        parts.append(head)
+        parts.append(_CHECK.pack(xxh3_64_intdigest(head)))
+    parts += [record[6] for _, record in records]
+    return b"".join(parts)
+
+
+def decode(seq: int, row: bytes) -> Iterator[tuple[int, TailRecord] | Damage]:
+    """Read one row back. Yields a Damage in place of each record that fails its check."""
+    try:
+        (count,) = _COUNT.unpack_from(row)
+        at = _COUNT.size + count * _HEADER_BYTES
+        if at > len(row):
+            raise StructError("the count is larger than the row")
+    except StructError as error:
+        yield Damage(f"log row {seq} is unreadable ({error})", seq, None, None)
+        return
+    for index in range(count):
+        start = _COUNT.size + index * _HEADER_BYTES
+        head = row[start : start + _HEADER.size]
+        file_id, version, offset, line, modified_ms, length, ended, state, check = _HEADER.unpack(
+            head
+        )
+        (head_check,) = _CHECK.unpack_from(row, start + _HEADER.size)
+        if head_check != xxh3_64_intdigest(head):
+            yield Damage(f"log row {seq}: header {index} fails its check", seq, file_id, None)
+            # Its length cannot be trusted, so neither can the place of the records that follow.
+            for later in range(index + 1, count):
+                (owner,) = _CHECK.unpack_from(row, _COUNT.size + later * _HEADER_BYTES)
+                yield Damage(f"log row {seq}: record {later} lost its place", seq, owner, None)
+            return
+        data = row[at : at + length]
+        at += length
+        if len(data) != length or xxh3_64_intdigest(data) != check:
+            yield Damage(f"log row {seq}: bytes fail their check", seq, file_id, offset)
+            continue
+        yield file_id, TailRecord(version, offset, line, ended, Open(state), modified_ms, data)
+
+
+class Tail:
+    """The records of one file that were not forgotten yet.
+
+    The writer thread appends and drops; readers in other threads look at `state` once and use only
+    what is not newer than their own snapshot, so no lock is needed.
+    """
+
+    __slots__ = ("bytes", "damage", "state")
+
+    def __init__(self, base_version: int) -> None:
+        self.state: tuple[int, list[TailRecord]] = (base_version, [])
+        """Version up to which records were forgotten, and the records since."""
+        self.bytes = 0
+        self.damage: Damage | None = None
+
+    def between(self, after_version: int, upto_version: int) -> Sequence[TailRecord] | None:
+        """The records in (after_version, upto_version], or None if some of them were forgotten."""
+        base_version, records = self.state
+        if base_version > after_version:
+            return None
+        start = bisect_right(records, after_version, key=_version) if records else 0
+        stop = bisect_right(records, upto_version, key=_version) if records else 0
+        return records[start:stop]
+
+    def append(self, record: TailRecord) -> None:
+        self.state[1].append(record)
+        self.bytes += len(record.data)
+
+    def undo_append(self) -> None:
+        self.bytes -= len(self.state[1].pop().data)
+
+    def drop(self, upto_version: int) -> None:
+        """Forget records up to and with `upto_version`; a reader that needs one notices."""
+        self.prune(upto_version)
+        self.state = (max(self.state[0], upto_version), self.state[1])
+
+    def prune(self, upto_version: int) -> None:
+        """Forget records up to and with `upto_version` which no reader can need."""
+        base_version, records = self.state
+        kept = records[bisect_right(records, upto_version, key=_version) :]
+        self.bytes = sum(len(record.data) for record in kept)
+        self.state = (base_version, kept)
+
+
+class Tails(dict[int, Tail]):
+    """All tails, by file id. Written by the writer thread only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forgotten = 0
+        """Where empty tails were last taken out: older snapshots cannot rely on absence."""
+        self.lost: list[Damage] = []
+        """Damage that names no file."""
+
+    def load(self, seq: int, row: bytes) -> list[int] | None:
+        """Take in one stored row. Returns the files it names, or None if it is damaged."""
+        file_ids: list[int] = []
+        is_whole = True
+        for item in decode(seq, row):
+            if isinstance(item, Damage):
+                is_whole = False
+                if item.file_id is None:
+                    self.lost.append(item)
+                else:
+                    self.setdefault(item.file_id, Tail(0)).damage = item
+            else:
+                file_id, record = item
+                file_ids.append(file_id)
+                self.setdefault(file_id, Tail(0)).append(record)
+        return file_ids if is_whole else None
+
+
+def _version(record: TailRecord) -> int:
+    return record.version
+
+
+class LogRows:
+    """Which rows of the log are still needed, and by which files. Writer thread only.
+
+    A damaged row is never noted here, so it is never deleted: it is the evidence of what was lost.
+    """
+
+    def __init__(self) -> None:
+        self._seqs: list[int] = []
+        self._sizes: list[int] = []
+        self._files: list[set[int]] = []
+        self.bytes = 0
+
+    def add(self, seq: int, size: int, file_ids: Iterable[int]) -> None:
+        """Note a committed row."""
+        self._seqs.append(seq)
+        self._sizes.append(size)
+        self._files.append(set(file_ids))
+        self.bytes += size
+
+    def release(self, file_id: int, upto_version: int) -> None:
+        """The records of `file_id` up to `upto_version` are not needed any more."""
+        for index in range(bisect_right(self._seqs, upto_version)):
+            self._files[index].discard(file_id)
+
+    def holders(self, tails: Tails, bytes_kept: int) -> set[int]:
+        """The files that keep the log from shrinking to `bytes_kept`, oldest rows first."""
+        found: set[int] = set()
+        excess = self.bytes - bytes_kept
+        for index, files in enumerate(self._files):
+            if excess <= 0:
+                break
+            excess -= self._sizes[index]
+            for file_id in list(files):
+                tail = tails.get(file_id)
+                records = tail.state[1] if tail else []
+                # A row can outlast the record that named the file, when others came later in that
+                # group.
+                if records and records[0].version <= self._seqs[index]:
+                    found.add(file_id)
+                else:
+                    files.discard(file_id)
+        return found
+
+    def droppable(self) -> tuple[int, int]:
+        """How many of the oldest rows nobody needs, and their bytes. The last row always stays."""
+        count = size = 0
+        while count < len(self._seqs) - 1 and not self._files[count]:
+            size += self._sizes[count]
+            count += 1
+        return count, size
+
+    def oldest(self, count: int) -> list[int]:
+        """The seqs of the `count` oldest rows."""
+        return self._seqs[:count]
+
+    def forget(self, count: int) -> None:
+        """The `count` oldest rows were deleted."""
+        self.bytes -= sum(self._sizes[:count])
+        del self._seqs[:count], self._sizes[:count], self._files[:count]

@@ -1,0 +1,186 @@
+"""The reader threads: each owns a read-only connection, so reads never wait for writes.
+
+One hop to a thread per unit, not per statement. A unit runs inside one short read transaction and
+sees one committed state: rows from the database, and appends up to the counter that this state
+carries in its last log row.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, LiteralString
+
+from filestore.engine import driver
+from filestore.engine.base import Damage, ReadUnit, Row, T, TailRecord, Value, undriven
+from filestore.engine.log import Tails
+from filestore.errors import BackendError, ClosedError, InvalidArgumentError
+
+SNAPSHOT_RETRIES_MAX = 1000
+
+TailSource = Callable[[driver.Connection], Tails]
+"""Gives the tails that go with the snapshot which has just been taken on a connection."""
+
+
+class _Stale(Exception):
+    """Appends this snapshot needs were sealed meanwhile: run the unit again on a new one."""
+
+
+class ReaderTx:
+    """A unit's view of one committed state. Reader thread only."""
+
+    def __init__(self, connection: driver.Connection, tails: Tails, position: int) -> None:
+        self._connection = connection
+        self._tails = tails
+        self._position = position
+        self.rows: dict[object, Any] = {}
+
+    async def fetch(self, sql: LiteralString, params: Sequence[Value] = ()) -> list[Row]:
+        return self._connection.execute(sql, params).fetchall()
+
+    async def fetch_one(self, sql: LiteralString, params: Sequence[Value] = ()) -> Row | None:
+        row: Row | None = self._connection.execute(sql, params).fetchone()
+        return row
+
+    async def tail(self, file_id: int, after_version: int) -> Sequence[TailRecord]:
+        tail = self._tails.get(file_id)
+        if tail is None:
+            if self._position < self._tails.forgotten:
+                raise _Stale
+            return ()
+        records = tail.between(after_version, self._position)
+        if records is None:
+            raise _Stale
+        return records
+
+    async def tail_end(self, file_id: int, after_version: int) -> TailRecord | None:
+        records = await self.tail(file_id, after_version)
+        return records[-1] if records else None
+
+    async def tail_damage(self, file_id: int) -> Damage | None:
+        tail = self._tails.get(file_id)
+        return tail.damage if tail else None
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Drive a unit that never really suspends."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    coroutine.close()
+    raise InvalidArgumentError(undriven(getattr(coroutine, "__qualname__", "?")))
+
+
+class Readers:
+    """A few threads that serve reads from one queue."""
+
+    def __init__(
+        self, connect: Callable[[], driver.Connection], tails: TailSource, count: int
+    ) -> None:
+        self._connect = connect
+        self._tails = tails
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[tuple[ReadUnit[Any], asyncio.Future[Any]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._gate = threading.Condition()
+        self._active = 0
+        self._paused = False
+        self._closed = False
+        self._connections: dict[int, driver.Connection] = {}
+        self._threads = [
+            threading.Thread(
+                target=self._run, args=(index,), name=f"zoned-reader-{index}", daemon=True
+            )
+            for index in range(count)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    async def read(self, unit: ReadUnit[T]) -> T:
+        """Run `unit` on one committed state."""
+        if self._closed:
+            raise ClosedError("the store is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put((unit, future))
+        return await future
+
+    def pause(self) -> None:
+        """Wait for running units, hold back new ones, close all connections."""
+        with self._gate:
+            self._paused = True
+            self._gate.wait_for(lambda: self._active == 0)
+            while self._connections:
+                self._connections.popitem()[1].close()
+
+    def resume(self) -> None:
+        """Serve again after `pause`, on new connections."""
+        with self._gate:
+            self._paused = False
+            self._gate.notify_all()
+
+    async def close(self) -> None:
+        """Serve what is waiting, then end the threads and close the connections."""
+        self._closed = True
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
+        self.pause()
+
+    def _run(self, index: int) -> None:
+        while (job := self._jobs.get()) is not None:
+            unit, future = job
+            if future.cancelled():
+                continue
+            with self._gate:
+                self._gate.wait_for(lambda: not self._paused)
+                self._active += 1
+            try:
+                result, error = self._attempt(index, unit), None
+            except BaseException as raised:  # the caller's to handle, on its own thread
+                result, error = None, raised
+            finally:
+                with self._gate:
+                    self._active -= 1
+                    self._gate.notify_all()
+            deliver(self._loop, [(future, result, error)])
+
+    def _attempt(self, index: int, unit: ReadUnit[T]) -> T:
+        with driver.translated("read"):
+            for _ in range(SNAPSHOT_RETRIES_MAX):
+                connection = self._connections.get(index)
+                if connection is None:
+                    connection = self._connections[index] = self._connect()
+                connection.execute("BEGIN")
+                try:
+                    row = connection.execute("SELECT max(seq) FROM log").fetchone()
+                    tx = ReaderTx(connection, self._tails(connection), row[0] or 0)
+                    return run_to_end(unit(tx))
+                except _Stale:
+                    continue
+                finally:
+                    connection.execute("ROLLBACK")
+        raise BackendError("the file was being sealed at every attempt to read it")
+
+
+def deliver(
+    loop: asyncio.AbstractEventLoop,
+    outcomes: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]],
+) -> None:
+    """Hand results to their waiters, on the event loop's own thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(settle, outcomes)
+
+
+def settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]]) -> None:
+    """Resolve futures; a waiter that was cancelled meanwhile is passed over."""
+    for future, result, error in outcomes:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,59 @@
+"""The tables of format 1, and how a database is recognised as ours. See
+docs/specs/0001-store-format.md.
+
+`file` and `zone` rows, and `list` pages, carry a check (XXH3-64) of their own content; chunks are
+verified by their hash. A `list` row's id packs its file and page number, so one file's pages lie
+side by side in one b-tree.
+"""
+
+from struct import Struct
+from typing import LiteralString
+
+import msgpack
+from xxhash import xxh3_64_digest
+
+APPLICATION_ID = 0x7A6F6E64
+"""ASCII `zond`, in the header of every database we make."""
+FORMAT_VERSION = 1
+PAGE_BYTES = 4096
+
+LIST_PAGE_BITS = 24
+ENTRIES_PER_PAGE = 64
+ENTRY = Struct("<32sII")
+"""One list entry: chunk hash, size, lines that end in it."""
+
+HEADER_MAGIC = b"SQLite format 3\0"
+HEADER_USER_VERSION_AT = 60
+HEADER_APPLICATION_ID_AT = 68
+
+TABLES: tuple[LiteralString, ...] = (
+    """CREATE TABLE zone (
+        id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL,
+        created_ms INTEGER NOT NULL, meta BLOB NOT NULL, row_check BLOB NOT NULL)""",
+    """CREATE TABLE file (
+        id INTEGER PRIMARY KEY, zone_id INTEGER NOT NULL, name TEXT NOT NULL, version INTEGER NOT
+        NULL, size INTEGER NOT NULL, ended INTEGER NOT NULL, open INTEGER NOT NULL, created_ms
+        INTEGER NOT NULL, modified_ms INTEGER NOT NULL, pages INTEGER NOT NULL, digest BLOB, meta
+        BLOB NOT NULL, row_check BLOB NOT NULL, UNIQUE (zone_id, name))""",
+    """CREATE TABLE list (
+        id INTEGER PRIMARY KEY, start_offset INTEGER NOT NULL, start_line INTEGER NOT NULL,
+        entries BLOB NOT NULL, row_check BLOB NOT NULL)""",
+    """CREATE TABLE chunk (
+        id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
+        codec INTEGER NOT NULL, refs INTEGER NOT NULL)""",
+    "CREATE TABLE chunk_data (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    "CREATE INDEX chunk_unused ON chunk (id) WHERE refs = 0",
+    "CREATE TABLE released (file_id INTEGER PRIMARY KEY, pages INTEGER NOT NULL)",
+    "CREATE TABLE log (seq INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+)
+
+
+def row_check(*values: int | str | bytes | None) -> bytes:
+    """The check of a row: XXH3-64 over its values, in order."""
+    packed: bytes = msgpack.packb(values)
+    return xxh3_64_digest(packed)
+
+
+def list_id(file_id: int, page: int) -> int:
+    """The id of a list page."""
+    return file_id << LIST_PAGE_BITS | page

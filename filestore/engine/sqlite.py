@@ -1,0 +1,400 @@
+"""The SQLite engine: one writer thread, a few reader threads, one database file.
+
+`open_engine` makes the database if it is missing (beside, then renamed into place, so a crash
+leaves either nothing or a whole empty store), refuses what is not ours or newer without touching
+it, and recovers the tails from the log.
+
+After an I/O error nothing is trusted: all connections are closed (Linux reports a failed fsync once
+and then forgets), the database is opened again and checked, and only then are writes taken again.
+"""
+
+import asyncio
+import os
+import queue
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from filestore.clock import Clock
+from filestore.engine import driver, schema
+from filestore.engine.base import ReadUnit, T, WriteUnit
+from filestore.engine.log import LogRows, Tails, encode
+from filestore.engine.readers import Readers, settle
+from filestore.engine.writer import Failpoint, GroupLostError, Job, Outcome, Writer, WriterTx
+from filestore.errors import (
+    BusyError,
+    ClosedError,
+    CommitUnknownError,
+    CorruptionError,
+    ForeignDatabaseError,
+    NewerFormatError,
+    NotFoundError,
+    ReadOnlyError,
+    StorageFullError,
+    StoreError,
+)
+from filestore.files import sync_folder
+from filestore.model import Change, Limits, Sync
+
+BUSY_RETRY_MS = 50
+
+OnCommit = Callable[[list[Change], int], None]
+
+
+class SqliteEngine:
+    """An open database. Made by `open_engine`; belongs to one event loop."""
+
+    def __init__(
+        self,
+        path: Path,
+        sync: Sync,
+        clock: Clock,
+        limits: Limits,
+        failpoint: Failpoint | None,
+        on_commit: OnCommit,
+        on_gap: Callable[[], None],
+    ) -> None:
+        self._path = path
+        self._sync = sync
+        self._clock = clock
+        self._limits = limits
+        self._failpoint = failpoint
+        self._on_commit = on_commit
+        self._on_gap = on_gap
+        self._loop = asyncio.get_running_loop()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._waiting_units = 0
+        self._waiting_bytes = 0
+        self._closed = False
+        self.trouble: str | None = None
+        self.position = 0
+        self._tails = Tails()
+        self._open_writer(0)
+        self._readers = Readers(
+            lambda: driver.connect(path, read_only=True), lambda _: self._tails, limits.readers
+        )
+        self._thread = threading.Thread(target=self._run, name="zoned-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def needs_sealing(self) -> bool:
+        """True when tails wait to be sealed, or chunks to be released."""
+        return self._writer.needs_sealing
+
+    async def write(
+        self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
+    ) -> T:
+        if self._closed:
+            raise ClosedError("the store is closed")
+        if self.trouble is not None:
+            raise ReadOnlyError(self.trouble)
+        if self._writer.is_full:
+            raise StorageFullError("the disk is full")
+        if not is_housekeeping:
+            self._refuse_if_busy(cost_bytes)
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting_units += 1
+        self._waiting_bytes += cost_bytes
+        self._jobs.put(Job(unit, future, cost_bytes))
+        return await future
+
+    async def read(self, unit: ReadUnit[T]) -> T:
+        return await self._readers.read(unit)
+
+    async def close(self) -> None:
+        """Finish what was accepted, checkpoint, close. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await self._readers.close()
+        # The last connection to close removes the WAL; it must be the one that may write.
+        await asyncio.to_thread(self._close_writer)
+
+    def _refuse_if_busy(self, cost_bytes: int) -> None:
+        limits = self._limits
+        if (
+            self._waiting_units >= limits.queue_units_max
+            or (self._waiting_units and self._waiting_bytes + cost_bytes > limits.queue_bytes_max)
+            or self._writer.log_bytes > limits.log_bytes_hard
+        ):
+            raise BusyError("too many writes are waiting", retry_after_ms=BUSY_RETRY_MS)
+
+    # -- writer thread
+
+    def _run(self) -> None:
+        while True:
+            try:
+                if self._writer.run(self._jobs):
+                    return
+            except GroupLostError as lost:
+                self._start_over(str(lost.error))
+                unknown = CommitUnknownError(f"the commit failed: {lost.error.message}")
+                unknown.__cause__ = lost.error
+                self._committed(
+                    [(job.future, None, unknown) for job in lost.group],
+                    lost.cost_bytes,
+                    [],
+                    self.position,
+                )
+            except driver.IoFailure as error:
+                self._start_over(str(error))
+            if self.trouble is not None:
+                self._refuse_all(self.trouble)
+                return
+
+    def _start_over(self, reason: str) -> None:
+        """Close everything, open again, check, recover; stay read-only if that does not succeed."""
+        self.trouble = f"recovering from: {reason}"
+        self._readers.pause()
+        version = self._writer_tx.version
+        try:
+            self._close_connection()
+            self._tails = Tails()
+            self._open_writer(version)
+            self.trouble = None
+        except StoreError as error:
+            self.trouble = f"read-only after an input/output error ({reason}): {error}"
+        finally:
+            self._readers.resume()
+        self._loop.call_soon_threadsafe(self._on_gap)
+
+    def _refuse_all(self, trouble: str) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._committed(
+                [(job.future, None, ReadOnlyError(trouble))], job.cost_bytes, [], self.position
+            )
+
+    def _open_writer(self, version_min: int) -> None:
+        self._connection = driver.connect(self._path, read_only=False, sync=self._sync)
+        log = LogRows()
+        with driver.translated("open"):
+            check_start(self._connection, self._path)
+            for seq, row in self._connection.execute("SELECT seq, data FROM log ORDER BY seq"):
+                file_ids = self._tails.load(seq, row)
+                if file_ids is not None:
+                    log.add(seq, len(row), file_ids)
+                version_min = max(version_min, seq)
+        self.position = version_min
+        self._writer_tx = WriterTx(
+            self._connection, self._tails, log, version_min, self._clock, self._limits
+        )
+        self._writer = Writer(
+            self._connection,
+            self._writer_tx,
+            self._tails,
+            log,
+            self._limits,
+            self._failpoint,
+            self._committed,
+        )
+
+    def _close_connection(self) -> None:
+        try:
+            self._connection.close()
+        except driver.Error as error:
+            # Closing rolls back; what it could not do is found by the check that follows.
+            self.trouble = f"{self.trouble}; closing: {error}"
+
+    def _close_writer(self) -> None:
+        if self.trouble is None and not self._writer.is_full:
+            with driver.translated("close"):
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._close_connection()
+
+    def _committed(
+        self, outcomes: list[Outcome], cost: int, changes: list[Change], version: int
+    ) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle, outcomes, cost, changes, version)
+
+    # -- event loop thread
+
+    def _settle(
+        self, outcomes: list[Outcome], cost: int, changes: list[Change], version: int
+    ) -> None:
+        self._waiting_units -= len(outcomes) or (1 if cost else 0)
+        self._waiting_bytes -= cost
+        self.position = max(self.position, version)
+        self._on_commit(changes, version)
+        settle(outcomes)
+
+
+class ReadOnlySqliteEngine:
+    """A database opened beside its writer, in whatever process. Takes no lock, writes nothing."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self.trouble: str | None = "opened read-only"
+        self.needs_sealing = False
+        self._path = path
+        self._views: dict[int, _LogView] = {}
+        self._readers = Readers(self._connect, self._view, limits.readers)
+
+    @property
+    def position(self) -> int:
+        return max((view.seq for view in self._views.values()), default=0)
+
+    async def write(
+        self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
+    ) -> T:
+        raise ReadOnlyError("the store was opened read-only")
+
+    async def read(self, unit: ReadUnit[T]) -> T:
+        return await self._readers.read(unit)
+
+    async def close(self) -> None:
+        await self._readers.close()
+
+    def _connect(self) -> driver.Connection:
+        connection = connect_read_only(self._path)
+        self._views[id(connection)] = _LogView()
+        return connection
+
+    def _view(self, connection: driver.Connection) -> Tails:
+        return self._views[id(connection)].refresh(connection)
+
+
+class _LogView:
+    """The tails as one read-only connection sees them, brought up to date at each snapshot."""
+
+    def __init__(self) -> None:
+        self.seq = 0
+        self._tails = Tails()
+
+    def refresh(self, connection: driver.Connection) -> Tails:
+        first, last = connection.execute("SELECT min(seq), max(seq) FROM log").fetchone()
+        if last != self.seq:
+            for tail in self._tails.values():
+                tail.prune(first - 1)
+            rows = connection.execute(
+                "SELECT seq, data FROM log WHERE seq > ? ORDER BY seq", (self.seq,)
+            )
+            for seq, row in rows:
+                self._tails.load(seq, row)
+            self.seq = last
+        return self._tails
+
+
+def connect_read_only(path: Path) -> driver.Connection:
+    """Connect without writing, and without leaving a WAL behind where there was none."""
+    if not path.exists():
+        raise NotFoundError(
+            f"there is no store at {str(path)!r}",
+            operation="open",
+            hint="start `zoned serve` once to make one",
+        )
+    # With an empty WAL nobody has it open, so nothing can change under an immutable connection but
+    # by a writer that starts later; without immutable=1 SQLite would have to create files, or fail
+    # on a read-only disk.
+    connection = driver.connect(path, read_only=True, immutable=not _wal_bytes(path))
+    try:
+        with driver.translated("open"):
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        _check_identity(path, application_id, version)
+    except CorruptionError as error:
+        connection.close()
+        raise ForeignDatabaseError(
+            f"{str(path)!r} is not a database of ours", operation="open"
+        ) from error
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def open_engine(
+    path: Path,
+    sync: Sync,
+    clock: Clock,
+    limits: Limits,
+    failpoint: Failpoint | None,
+    on_commit: OnCommit,
+    on_gap: Callable[[], None],
+) -> SqliteEngine:
+    """Open or make the database at `path`. The caller holds the folder's lock."""
+    if not path.exists():
+        _create(path)
+    else:
+        check_header(path)
+    return SqliteEngine(path, sync, clock, limits, failpoint, on_commit, on_gap)
+
+
+def check_header(path: Path) -> None:
+    """Refuse, untouched, a file that is not ours or is of a newer format.
+
+    Reads the file's first bytes itself: letting SQLite open a stranger's database could change it.
+    A process that has the database open must not do this (closing any descriptor drops its POSIX
+    locks), hence only before.
+    """
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(schema.HEADER_MAGIC):
+        raise ForeignDatabaseError(f"{str(path)!r} is not an SQLite database", operation="open")
+    application_id = int.from_bytes(head[schema.HEADER_APPLICATION_ID_AT :][:4], "big")
+    version = int.from_bytes(head[schema.HEADER_USER_VERSION_AT :][:4], "big")
+    _check_identity(path, application_id, version)
+
+
+def _wal_bytes(path: Path) -> int:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _check_identity(path: Path, application_id: int, version: int) -> None:
+    if application_id != schema.APPLICATION_ID:
+        raise ForeignDatabaseError(
+            f"{str(path)!r} is a database of another program (application id {application_id:#x})",
+            operation="open",
+        )
+    if version > schema.FORMAT_VERSION:
+        raise NewerFormatError(
+            f"the database has format {version}, this release knows up to {schema.FORMAT_VERSION}",
+            operation="open",
+        )
+
+
+def check_start(connection: driver.Connection, path: Path) -> None:
+    """The check at start: bounded, whatever the size of the store. Raises on the first problem."""
+    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _check_identity(path, application_id, version)
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    stored = path.stat().st_size
+    if stored < pages * schema.PAGE_BYTES and not _wal_bytes(path):
+        raise CorruptionError(
+            f"the database file was cut short: {stored} of {pages * schema.PAGE_BYTES} bytes",
+            operation="open",
+        )
+    tables = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+    if sorted(sql for (sql,) in tables) != sorted(schema.TABLES):
+        raise CorruptionError("the tables are not those of this format", operation="open")
+
+
+def _create(path: Path) -> None:
+    """Make an empty store beside `path` and rename it into place."""
+    beside = path.with_name(path.name + ".new")
+    beside.unlink(missing_ok=True)
+    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    connection = driver.connect(beside, read_only=False)
+    with driver.translated("create"):
+        statements: list[tuple[str, tuple[Any, ...]]] = [
+            (f"PRAGMA page_size = {schema.PAGE_BYTES}", ()),
+            ("PRAGMA auto_vacuum = INCREMENTAL", ()),
+            ("BEGIN IMMEDIATE", ()),
+            *((sql, ()) for sql in schema.TABLES),
+            ("INSERT INTO log VALUES (1, ?)", (encode(()),)),
+            (f"PRAGMA application_id = {schema.APPLICATION_ID}", ()),
+            (f"PRAGMA user_version = {schema.FORMAT_VERSION}", ()),
+            ("COMMIT", ()),
+            ("PRAGMA journal_mode = WAL", ()),
+        ]
+        for sql, params in statements:
+            connection.execute(sql, params).fetchall()
+        connection.close()
+    os.rename(beside, path)
+    sync_folder(path.parent)

@@ -1,0 +1,199 @@
+"""Every error the store raises, in one tree.
+
+    StoreError                     operation, zone, name, hint
+    ├── NotFoundError              the zone or file does not exist
+    ├── AlreadyExistsError         the target of a move or copy exists
+    ├── InvalidArgumentError       the caller's input breaks a rule
+    │   ├── InvalidNameError       a zone or file name
+    │   └── TooLargeError          over a named limit
+    ├── VersionConflictError       compare-and-set lost; carries current_version
+    ├── BusyError                  the write queue is full; carries retry_after_ms
+    │   └── LockedError            another process writes this folder; carries its pid
+    ├── CorruptionError            stored bytes fail their checksum; carries offset
+    └── BackendError               the database or the disk below it
+        ├── StorageFullError       nothing was applied; works again when space returns
+        ├── CommitUnknownError     the commit failed in a way that hides its outcome
+        ├── ReadOnlyError          this store does not take writes; says why
+        ├── ClosedError            the store is closed
+        └── FormatError            this folder cannot be opened as it is
+            ├── NewerFormatError           written by a newer release
+            ├── ForeignDatabaseError       not a database of ours
+            └── NetworkFileSystemError     WAL is unsafe there
+
+Corruption is never folded into anything else. `hint` is the next thing to do, as a sentence or a
+command.
+"""
+
+from typing import ClassVar
+
+
+class StoreError(Exception):
+    """Base of all errors of the store. `str()` gives message, place and hint in one line."""
+
+    default_hint: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str = "",
+        zone: str | None = None,
+        name: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.operation = operation
+        self.zone = zone
+        self.name = name
+        self.hint = hint or self.default_hint
+
+    def __str__(self) -> str:
+        place = "/".join(ascii(part) for part in (self.zone, self.name) if part is not None)
+        head = f"{self.operation}: " if self.operation else ""
+        where = f" [{place}]" if place else ""
+        tail = f" ({self.hint})" if self.hint else ""
+        return f"{head}{self.message}{where}{tail}"
+
+
+class NotFoundError(StoreError):
+    """The zone or file does not exist."""
+
+
+class AlreadyExistsError(StoreError):
+    """The target of a move or copy exists; nothing was changed."""
+
+
+class InvalidArgumentError(StoreError):
+    """The caller's input breaks a rule; nothing was changed."""
+
+
+class InvalidNameError(InvalidArgumentError):
+    """A zone or file name breaks the naming rules; the message shows it escaped."""
+
+
+class TooLargeError(InvalidArgumentError):
+    """Over a named limit; nothing was changed."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        limit: int,
+        operation: str = "",
+        zone: str | None = None,
+        name: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
+        self.limit = limit
+
+
+class VersionConflictError(StoreError):
+    """`if_version` did not match. `current_version` is 0 when the file does not exist."""
+
+    default_hint = "read the file again and repeat with its version"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        current_version: int,
+        operation: str = "",
+        zone: str | None = None,
+        name: str | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
+        self.current_version = current_version
+
+
+class BusyError(StoreError):
+    """The queue of waiting writes is full; nothing changed. Try again after `retry_after_ms`."""
+
+    default_hint = "slow down, or try again a little later"
+
+    def __init__(
+        self, message: str, *, retry_after_ms: int = 0, operation: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message, operation=operation, hint=hint)
+        self.retry_after_ms = retry_after_ms
+
+
+class LockedError(BusyError):
+    """Another process writes this data folder. `pid` is 0 when it could not be learned."""
+
+    def __init__(self, message: str, *, pid: int, kind: str, socket: str, hint: str = "") -> None:
+        super().__init__(message, operation="open", hint=hint)
+        self.pid = pid
+        self.kind = kind
+        self.socket = socket
+
+
+class CorruptionError(StoreError):
+    """Stored bytes fail their checksum. `offset` is where in the file, None if not tied to one."""
+
+    default_hint = "run `zoned check --deep` to see all that is damaged; restore from a backup"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operation: str = "",
+        zone: str | None = None,
+        name: str | None = None,
+        offset: int | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
+        self.offset = offset
+
+    def __str__(self) -> str:
+        at = "" if self.offset is None else f" at offset {self.offset}"
+        return super().__str__().replace(self.message, self.message + at, 1)
+
+
+class BackendError(StoreError):
+    """The database or the disk below it failed."""
+
+
+class StorageFullError(BackendError):
+    """The disk is full. Nothing was applied; writes work again soon after space returns."""
+
+    default_hint = "free some disk space; the store resumes by itself"
+
+
+class CommitUnknownError(BackendError):
+    """The commit failed with an I/O error: it may or may not be found applied later."""
+
+    default_hint = "read back what you wrote, or repeat it with its if_version guard"
+
+
+class ReadOnlyError(BackendError):
+    """This store does not take writes; the message says why."""
+
+
+class ClosedError(BackendError):
+    """The store is closed, or is closing."""
+
+
+class FormatError(BackendError):
+    """This data folder cannot be opened as it is; nothing in it was changed."""
+
+
+class NewerFormatError(FormatError):
+    """The database was written by a newer release."""
+
+    default_hint = "upgrade zoned, or point it at another data folder"
+
+
+class ForeignDatabaseError(FormatError):
+    """The database file is not one of ours."""
+
+    default_hint = "point zoned at another data folder"
+
+
+class NetworkFileSystemError(FormatError):
+    """The data folder lies on a network file system, where the database could be destroyed."""
+
+    default_hint = "choose a data folder on a local disk"

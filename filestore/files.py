@@ -1,0 +1,191 @@
+"""The data folder: permissions, the lock, atomic small files, and where it may lie. No database
+here.
+
+The lock is a kernel lock (`flock`) on `<data_dir>/zoned.lock`, released by the kernel when its
+holder ends, however it ends; the file's content names the holder for people and tools and is never
+trusted for more.
+"""
+
+import contextlib
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import orjson
+
+from filestore.errors import LockedError, NetworkFileSystemError
+
+LOCK_NAME = "zoned.lock"
+LOCK_POLL_S = 0.02
+FILE_MODE = 0o600
+FOLDER_MODE = 0o700
+
+HolderKind = Literal["daemon", "command"]
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.glusterfs", "fuse.rclone"),
+        *(
+            "fuse.s3fs",
+            "fuse.sshfs",
+            "gfs2",
+            "glusterfs",
+            "lustre",
+            "ncpfs",
+            "nfs",
+            "nfs4",
+            "ocfs2",
+        ),
+        *("orangefs", "smb3", "smbfs", "virtiofs"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has the lock, as it says itself. `pid` 0: unknown."""
+
+    pid: int
+    kind: str
+    socket: str
+
+
+class FolderLock:
+    """The right to write a data folder. Held from `take` to `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, folder: Path, kind: HolderKind, socket: str, wait_ms: int) -> "FolderLock":
+        """Take the lock, waiting up to `wait_ms`. Blocks; raises LockedError naming the holder."""
+        path = folder / LOCK_NAME
+        deadline = time.monotonic() + wait_ms / 1000
+        while True:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(descriptor)
+                if time.monotonic() >= deadline:
+                    raise _locked(folder, read_holder(folder)) from None
+                time.sleep(LOCK_POLL_S)
+                continue
+            # Someone may have removed the file between open and lock: then the lock guards nothing.
+            if _is_same_file(descriptor, path):
+                content = orjson.dumps({"pid": os.getpid(), "kind": kind, "socket": socket})
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, content, 0)
+                return cls(descriptor)
+            os.close(descriptor)
+
+    def release(self) -> None:
+        """Give the lock back. Safe to call twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def read_holder(folder: Path) -> Holder:
+    """Who holds the lock, or held it last."""
+    try:
+        content = orjson.loads((folder / LOCK_NAME).read_bytes())
+        return Holder(int(content["pid"]), str(content["kind"]), str(content["socket"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Holder(0, "unknown", "")
+
+
+def _locked(folder: Path, holder: Holder) -> LockedError:
+    who = f"process {holder.pid} ({holder.kind})" if holder.pid else "another process"
+    hint = f"stop process {holder.pid}, or use its socket" if holder.pid else "try again"
+    return LockedError(
+        f"{str(folder)!r} is being written by {who}",
+        pid=holder.pid,
+        kind=holder.kind,
+        socket=holder.socket,
+        hint=hint,
+    )
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    try:
+        there = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    here = os.fstat(descriptor)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def make_private_folder(folder: Path) -> bool:
+    """Make `folder` if missing. True if an existing one was wider than 0700 and was tightened."""
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    is_wider = bool(stat.S_IMODE(folder.stat().st_mode) & 0o077)
+    if is_wider:
+        folder.chmod(FOLDER_MODE)
+    return is_wider
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames and new names in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Replace a small file: a crash leaves the old or the new one, whole. Durable on return."""
+    beside = path.with_name(path.name + ".new")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    sync_folder(path.parent)
+
+
+def refuse_network_file_system(folder: Path) -> None:
+    """Raise NetworkFileSystemError if `folder` lies on one. Where nobody can tell, it is allowed."""
+    kind = file_system_of(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise NetworkFileSystemError(
+            f"{str(folder)!r} lies on a network file system ({kind})", operation="open"
+        )
+
+
+def file_system_of(folder: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
+    """The type of the file system that holds `folder`, None where the system does not say."""
+    with contextlib.suppress(OSError):
+        lines = mounts.read_bytes().splitlines()
+        real = os.path.realpath(folder)
+        # The longest mount point above the folder wins; of equals, the one mounted last.
+        found = [
+            (len(point), index, kind)
+            for index, (point, kind) in enumerate(_mounts(lines))
+            if real == point or real.startswith(point.rstrip("/") + "/")
+        ]
+        if found:
+            return max(found)[2]
+    return None
+
+
+def _mounts(lines: list[bytes]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        left, _, right = line.partition(b" - ")
+        fields, kinds = left.split(), right.split()
+        if len(fields) > 4 and kinds:
+            # Blanks in a mount point are written as octal escapes.
+            point = (
+                fields[4]
+                .decode("unicode_escape")
+                .encode("latin-1")
+                .decode(errors="surrogateescape")
+            )
+            yield point, kinds[0].decode()

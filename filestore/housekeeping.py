@@ -1,0 +1,227 @@
+"""Background work: sealing tails, taking deleted lists apart, releasing chunks nobody needs,
+shrinking.
+
+One task, owned by the store. Every step is a short unit through the same writer as everyone's
+writes, complete in itself: killed between any two, the next start finds the rest of the work in the
+tables and goes on.
+
+A streaming read notes a **lease**; chunks are released only when every lease that was there when
+they were found unused has ended (or grown too old), so a read that began before a replace sees the
+old content to its end.
+"""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from filestore.engine.base import Engine, ReadTx, Tx
+from filestore.engine.schema import list_id
+from filestore.errors import BusyError, CorruptionError, ReadOnlyError, StorageFullError
+from filestore.lists import read_page, take_references
+from filestore.model import Limits
+from filestore.reading import FILE_BY_ID, FileRow, ReadTransaction, file_row
+from filestore.sealing import SealPlan, cut_stream, plan_seal
+from filestore.transaction import Transaction
+
+RELEASE_CHUNKS = 32
+SEAL_FILES = 8
+RETRY_S = 1.0
+
+log = logging.getLogger("zoned.housekeeping")
+
+
+class Leases:
+    """Which streaming reads are under way. Event loop thread only."""
+
+    def __init__(self, max_s: float) -> None:
+        self._max_s = max_s
+        self._next = 0
+        self._held: dict[int, float] = {}
+        self._ended = asyncio.Event()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Keep chunks from being released."""
+        number = self._next
+        self._next += 1
+        self._held[number] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._held[number]
+            self._ended.set()
+
+    async def wait_for_present(self) -> None:
+        """Wait until all leases that are there now have ended or grown too old."""
+        last = self._next
+        while waits := [
+            start + self._max_s - time.monotonic()
+            for number, start in self._held.items()
+            if number < last
+        ]:
+            if max(waits) <= 0:
+                return
+            self._ended.clear()
+            try:
+                await asyncio.wait_for(self._ended.wait(), max(waits))
+            except TimeoutError:
+                return
+
+
+class Housekeeper:
+    """The store's background task."""
+
+    def __init__(self, engine: Engine, limits: Limits, leases: Leases) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._leases = leases
+        self._wake = asyncio.Event()
+        self._damaged: set[int] = set()
+        self._wake.set()
+        self._idle = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._idle.clear()
+        self._wake.set()
+
+    async def wait_idle(self) -> None:
+        """Wait until nothing is left to do; for tests, benchmarks and a full clean-up."""
+        self.wake()
+        await self._idle.wait()
+
+    async def run(self) -> None:
+        """Work whenever there is something to do, until cancelled."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                while await self._round():
+                    pass
+            except (StorageFullError, ReadOnlyError, BusyError) as error:
+                # Not ours to mend: tried again, and the store says to everyone why it takes no
+                # writes.
+                log.warning("background work is held up: %s", error)
+                self._wake.set()
+                await asyncio.sleep(RETRY_S)
+                continue
+            if not self._wake.is_set():
+                self._idle.set()
+
+    async def _round(self) -> bool:
+        """One piece of each kind of work. True if there may be more."""
+        sealed = await self._seal_some()
+        taken = await self._engine.write(_take_list_apart, 0, is_housekeeping=True)
+        released = await self._release_some()
+        tidied = await self._engine.write(lambda tx: tx.tidy(), 0, is_housekeeping=True)
+        return sealed or taken or released or tidied
+
+    # -- sealing
+
+    async def _seal_some(self) -> bool:
+        file_ids = await self._engine.write(
+            lambda tx: tx.tails_to_seal(self._limits.seal_bytes), 0, is_housekeeping=True
+        )
+        file_ids = [file_id for file_id in file_ids if file_id not in self._damaged]
+        for start in range(0, len(file_ids), SEAL_FILES):
+            await self._seal(file_ids[start : start + SEAL_FILES])
+        return bool(file_ids)
+
+    async def _seal(self, file_ids: list[int]) -> None:
+        limits = self._limits
+        plans: list[SealPlan] = []
+        gone: list[int] = []
+        for file_id in file_ids:
+            try:
+                plan = await self._engine.read(partial(_plan, file_id=file_id, limits=limits))
+            except CorruptionError as error:
+                # Said once here; reading the file says it every time. Its tail stays in the log.
+                log.error("cannot seal a damaged file: %s", error)
+                self._damaged.add(file_id)
+                continue
+            if plan is None:
+                gone.append(file_id)
+            else:
+                plans.append(plan)
+        sealed = await asyncio.to_thread(
+            lambda: [cut_stream(plan, limits.seal_bytes) for plan in plans]
+        )
+
+        async def unit(tx: Tx) -> None:
+            transaction = Transaction(tx, limits)
+            for plan, chunks in zip(plans, sealed, strict=True):
+                row = await _current(tx, plan.row.id)
+                if row is not None and row[1].version == plan.row.version:
+                    await transaction.seal(row[0], row[1], chunks)
+            for file_id in gone:
+                await tx.tail_drop(file_id, await _sealed_version(tx, file_id))
+
+        cost = sum(len(piece.data) for chunks in sealed for piece in chunks.pieces)
+        await self._engine.write(unit, cost, is_housekeeping=True)
+
+    # -- releasing
+
+    async def _release_some(self) -> bool:
+        rows = await self._engine.read(_unused_chunks)
+        if not rows:
+            return False
+        await self._leases.wait_for_present()
+
+        async def unit(tx: Tx) -> None:
+            for (chunk_id,) in rows:
+                found = await tx.fetch_one(
+                    "SELECT id FROM chunk WHERE id = ? AND refs = 0", (chunk_id,)
+                )
+                if found is not None:
+                    await tx.execute("DELETE FROM chunk_data WHERE id = ?", (chunk_id,))
+                    await tx.execute("DELETE FROM chunk WHERE id = ?", (chunk_id,))
+
+        await self._engine.write(unit, 0, is_housekeeping=True)
+        return True
+
+
+async def _plan(tx: ReadTx, file_id: int, limits: Limits) -> SealPlan | None:
+    found = await _current(tx, file_id)
+    if found is None:
+        return None
+    zone, row = found
+    last = await read_page(tx, file_id, row.pages - 1) if row.pages else None
+    return await plan_seal(ReadTransaction(tx), zone, row, last, limits.seal_bytes)
+
+
+async def _current(tx: ReadTx, file_id: int) -> tuple[str, FileRow] | None:
+    """A file's zone and row as they are now, if it still exists."""
+    row = await tx.fetch_one(FILE_BY_ID, (file_id,))
+    return (row[0], file_row(row[0], row[1:])) if row else None
+
+
+async def _sealed_version(tx: Tx, file_id: int) -> int:
+    """Up to where the records of a file that needs no sealing may be forgotten."""
+    found = await _current(tx, file_id)
+    return found[1].version if found else tx.next_version()
+
+
+async def _unused_chunks(tx: ReadTx) -> list[tuple[int, ...]]:
+    return await tx.fetch(
+        "SELECT id FROM chunk WHERE refs = 0 ORDER BY id LIMIT ?", (RELEASE_CHUNKS,)
+    )
+
+
+async def _take_list_apart(tx: Tx) -> bool:
+    """Give up the references of one page of a deleted file. True if there was one."""
+    row = await tx.fetch_one("SELECT file_id, pages FROM released ORDER BY file_id LIMIT 1")
+    if row is None:
+        return False
+    file_id, pages = row
+    page = await read_page(tx, file_id, pages - 1)
+    await take_references(tx, Counter(entry.digest for entry in page.entries))
+    await tx.execute("DELETE FROM list WHERE id = ?", (list_id(file_id, pages - 1),))
+    if pages > 1:
+        await tx.execute("UPDATE released SET pages = ? WHERE file_id = ?", (pages - 1, file_id))
+    else:
+        await tx.execute("DELETE FROM released WHERE file_id = ?", (file_id,))
+    return True

@@ -1,0 +1,187 @@
+"""A file's list of chunks: pages of entries, found by offset or by line, and the counting of
+references.
+
+A page holds up to 64 entries (chunk hash, size, lines that end in it) and says at which offset and
+line it starts. Every page but the last is full. The page's check covers its id too, so no page can
+pass for another's.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from filestore.chunking import Piece, pack, unpack
+from filestore.engine.base import ReadTx, Tx
+from filestore.engine.schema import ENTRIES_PER_PAGE, ENTRY, list_id, row_check
+from filestore.errors import CorruptionError
+
+
+class Entry(NamedTuple):
+    """One chunk in a list."""
+
+    digest: bytes
+    size: int
+    ended: int
+
+
+class Page(NamedTuple):
+    """One page of a list, verified."""
+
+    number: int
+    start_offset: int
+    start_line: int
+    entries: list[Entry]
+
+    def ends(self) -> tuple[int, int]:
+        """Offset and line at which the next page starts."""
+        return (
+            self.start_offset + sum(entry.size for entry in self.entries),
+            self.start_line + sum(entry.ended for entry in self.entries),
+        )
+
+
+async def read_page(tx: ReadTx, file_id: int, number: int) -> Page:
+    """Load one page, or raise CorruptionError."""
+    page_id = list_id(file_id, number)
+    row = await tx.fetch_one(
+        "SELECT start_offset, start_line, entries, row_check FROM list WHERE id = ?", (page_id,)
+    )
+    if row is None:
+        raise CorruptionError(f"page {number} of the chunk list is missing")
+    start_offset, start_line, blob, check = row
+    if check != row_check(page_id, start_offset, start_line, blob):
+        raise CorruptionError(f"page {number} of the chunk list fails its check")
+    return Page(
+        number, start_offset, start_line, [Entry(*fields) for fields in ENTRY.iter_unpack(blob)]
+    )
+
+
+async def read_pages(tx: ReadTx, file_id: int, pages: int) -> list[Page]:
+    """Load all pages of a list."""
+    return [await read_page(tx, file_id, number) for number in range(pages)]
+
+
+async def find_page(
+    tx: ReadTx, file_id: int, pages: int, *, offset: int = -1, line: int = -1
+) -> int:
+    """The number of the last page that starts at or before `offset`, or at or before `line`."""
+    low, high = 0, pages - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        row = await tx.fetch_one(
+            "SELECT start_offset, start_line FROM list WHERE id = ?", (list_id(file_id, middle),)
+        )
+        if row is None:
+            raise CorruptionError(f"page {middle} of the chunk list is missing")
+        if (row[0] <= offset) if offset >= 0 else (row[1] <= line):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def locate(starts: Sequence[int], value: int) -> int:
+    """The index of the last start that is not after `value`."""
+    return max(0, bisect_right(starts, value) - 1)
+
+
+async def write_page(tx: Tx, file_id: int, page: Page) -> None:
+    """Store one page, in place of its former self if there was one."""
+    page_id = list_id(file_id, page.number)
+    blob = b"".join([ENTRY.pack(*entry) for entry in page.entries])
+    check = row_check(page_id, page.start_offset, page.start_line, blob)
+    await tx.execute(
+        "INSERT INTO list (id, start_offset, start_line, entries, row_check) "
+        "VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
+        "start_offset = excluded.start_offset, start_line = excluded.start_line, "
+        "entries = excluded.entries, row_check = excluded.row_check",
+        (page_id, page.start_offset, page.start_line, blob, check),
+    )
+
+
+async def drop_pages(tx: Tx, file_id: int, start: int, stop: int) -> None:
+    """Delete the pages from `start` up to but not with `stop`."""
+    await tx.execute_many(
+        "DELETE FROM list WHERE id = ?",
+        [(list_id(file_id, number),) for number in range(start, stop)],
+    )
+
+
+def paginate(
+    entries: Sequence[Entry], number: int = 0, offset: int = 0, line: int = 0
+) -> list[Page]:
+    """Lay entries out in pages, the first of them page `number` starting at `offset` and `line`."""
+    pages: list[Page] = []
+    for at in range(0, len(entries), ENTRIES_PER_PAGE):
+        page = Page(number + len(pages), offset, line, list(entries[at : at + ENTRIES_PER_PAGE]))
+        pages.append(page)
+        offset, line = page.ends()
+    return pages
+
+
+async def replace_list(
+    tx: Tx, file_id: int, old: Sequence[Page], new: Sequence[Entry], pieces: Sequence[Piece]
+) -> int:
+    """Make `new` the list of a file; only pages and reference counts that differ are written.
+
+    Returns the number of pages. `pieces` holds the bytes of chunks that may be new to the store.
+    """
+    pages = paginate(new)
+    for page in pages:
+        if page.number >= len(old) or old[page.number] != page:
+            await write_page(tx, file_id, page)
+    await drop_pages(tx, file_id, len(pages), len(old))
+    before = Counter(entry.digest for page in old for entry in page.entries)
+    after = Counter(entry.digest for entry in new)
+    await add_references(tx, after - before, pieces)
+    await take_references(tx, before - after)
+    return len(pages)
+
+
+async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]) -> None:
+    """Count more references, storing the chunks that are missing."""
+    if not wanted:
+        return
+    by_digest = {piece.digest: piece for piece in pieces if piece.digest in wanted}
+    for digest, count in wanted.items():
+        row = await tx.fetch_one("SELECT id FROM chunk WHERE hash = ?", (digest,))
+        if row is not None:
+            await tx.execute("UPDATE chunk SET refs = refs + ? WHERE id = ?", (count, row[0]))
+            continue
+        piece = by_digest[digest]
+        # Not packed beforehand: it was taken for known, but its chunk has been released since.
+        codec, stored = piece.packed or pack(piece.data)
+        chunk_id = tx.next_version()
+        await tx.execute(
+            "INSERT INTO chunk (id, hash, size, codec, refs) VALUES (?, ?, ?, ?, ?)",
+            (chunk_id, digest, len(piece.data), codec, count),
+        )
+        await tx.execute("INSERT INTO chunk_data (id, data) VALUES (?, ?)", (chunk_id, stored))
+
+
+async def count_references(tx: Tx, counts: Counter[bytes]) -> None:
+    """Count more references to chunks that are all there already."""
+    await tx.execute_many(
+        "UPDATE chunk SET refs = refs + ? WHERE hash = ?",
+        [(count, digest) for digest, count in counts.items()],
+    )
+
+
+async def take_references(tx: Tx, counts: Counter[bytes]) -> None:
+    """Count fewer references; chunks that nobody needs any more are released in the background."""
+    await tx.execute_many(
+        "UPDATE chunk SET refs = refs - ? WHERE hash = ?",
+        [(count, digest) for digest, count in counts.items()],
+    )
+
+
+async def load_chunk(tx: ReadTx, entry: Entry) -> bytes:
+    """The plain bytes of a chunk, verified."""
+    row = await tx.fetch_one(
+        "SELECT c.codec, d.data FROM chunk c JOIN chunk_data d ON d.id = c.id WHERE c.hash = ?",
+        (entry.digest,),
+    )
+    if row is None:
+        raise CorruptionError("chunk is missing")
+    return unpack(row[0], row[1], entry.size, entry.digest)

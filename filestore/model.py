@@ -1,0 +1,147 @@
+"""What callers hand in and get back: info records, limits, and the rules for names. Pure.
+
+Every record is frozen and slotted; sizes are bytes, times are Unix milliseconds, versions and
+positions come from one store-wide rising counter.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from filestore.errors import InvalidNameError
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+Sync = Literal["full", "normal"]
+ChangeKind = Literal[
+    "write", "append", "meta", "delete", "delete_zone", "move_zone", "copy_zone", "gap"
+]
+
+ZONE_NAME_CHARS_MAX = 256
+FILE_NAME_CHARS_MAX = 128
+PIECE_BYTES_MAX = 1 << 20
+"""`open_read` yields pieces of at most this size, and no chunk is larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every bound of the store, by name. Full means refused loudly."""
+
+    write_bytes_max: int = 256 << 20
+    append_bytes_max: int = 64 << 20
+    meta_bytes_max: int = 64 << 10
+    page_rows_max: int = 1000
+    read_lines_max: int = 100_000
+    queue_units_max: int = 20_000
+    queue_bytes_max: int = 128 << 20
+    changes_kept: int = 20_000
+    seal_bytes: int = 256 << 10
+    log_bytes_soft: int = 4 << 20
+    log_bytes_hard: int = 64 << 20
+    wal_bytes_soft: int = 4 << 20
+    wal_bytes_hard: int = 64 << 20
+    cut_cache_bytes: int = 64 << 20
+    readers: int = 3
+    lease_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneInfo:
+    """A zone. `version` changes when the zone is made, moved or gets other meta."""
+
+    name: str
+    version: int
+    created_ms: int
+    meta: Mapping[str, Json] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A file. `digest` is the hex BLAKE3 of the content after a write, None after an append."""
+
+    zone: str
+    name: str
+    size: int
+    lines: int
+    version: int
+    created_ms: int
+    modified_ms: int
+    meta: Mapping[str, Json] = field(default_factory=dict)
+    digest: str | None = None
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where appended bytes landed, and the size of the file with them."""
+
+    offset: int
+    size: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinesAppended:
+    """Where appended lines landed. `lines` = 0 and `bytes_written` = 0 when all were blank."""
+
+    offset: int
+    first_line: int
+    lines: int
+    bytes_written: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinePage:
+    """Lines without their line breaks, and how many lines the file has."""
+
+    lines: list[bytes]
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZonePage:
+    """A page of zones. `after` is the argument for the next page, None when this was the last."""
+
+    zones: list[ZoneInfo]
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One committed change. `position` rises by commit order and survives restarts.
+
+    `gap`: changes between the last one seen and `position` are not known any more; read again what
+    matters. For `move_zone` and `copy_zone`, `zone` is the new name and `source` the old one.
+    """
+
+    position: int
+    kind: ChangeKind
+    zone: str = ""
+    name: str | None = None
+    version: int = 0
+    offset: int | None = None
+    size: int | None = None
+    source: str | None = None
+
+
+def check_zone_name(zone: str, operation: str) -> str:
+    """Return `zone` if it is a valid zone name, else raise InvalidNameError."""
+    return _check_name(zone, ZONE_NAME_CHARS_MAX, "zone", operation)
+
+
+def check_file_name(name: str, operation: str) -> str:
+    """Return `name` if it is a valid file name, else raise InvalidNameError."""
+    return _check_name(name, FILE_NAME_CHARS_MAX, "file", operation)
+
+
+def _check_name(value: str, chars_max: int, what: str, operation: str) -> str:
+    # isprintable() is False for control and format characters, surrogates, unassigned code points
+    # and every separator but the plain space: exactly what must not be in a name that people see
+    # and scripts quote.
+    if 0 < len(value) <= chars_max and value.isprintable():
+        return value
+    shown = ascii(value if isinstance(value, str) and len(value) <= 80 else str(value)[:80] + "…")
+    raise InvalidNameError(
+        f"invalid {what} name {shown}: must be 1 to {chars_max} printable characters",
+        operation=operation,
+    )

@@ -1,0 +1,453 @@
+"""Reading zones and files inside one transaction: rows, heads, bytes, lines.
+
+`ReadTransaction` is what a reading unit works with; `Transaction` (transaction.py) adds writing.
+Where a file is damaged the error names zone, file and offset, and what does not touch the damage
+stays readable.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, cast
+
+import orjson
+
+from filestore.engine.base import Damage, ReadTx, TailRecord
+from filestore.engine.schema import row_check
+from filestore.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from filestore.lines import LineScanner, Open
+from filestore.lists import Entry, find_page, load_chunk, locate, read_page
+from filestore.model import (
+    FileInfo,
+    Json,
+    LinePage,
+    ZoneInfo,
+    ZonePage,
+    check_file_name,
+    check_zone_name,
+)
+
+_FILE_COLUMNS = (
+    "f.id, f.zone_id, f.name, f.version, f.size, f.ended, f.open, f.created_ms, f.modified_ms, "
+    "f.pages, f.digest, f.meta, f.row_check"
+)
+FILE_BY_ID = (
+    f"SELECT z.name, {_FILE_COLUMNS} FROM file f JOIN zone z ON z.id = f.zone_id WHERE f.id = ?"
+)
+_OPEN = tuple(Open)
+NAME_AFTER_ALL = "\U0010ffff"
+"""Sorts after every character that a name may hold."""
+
+
+class ZoneRow(NamedTuple):
+    """A row of `zone`, without its check."""
+
+    id: int
+    name: str
+    version: int
+    created_ms: int
+    meta: bytes
+
+    def info(self) -> ZoneInfo:
+        return ZoneInfo(self.name, self.version, self.created_ms, decode_meta(self.meta))
+
+
+class FileRow(NamedTuple):
+    """A row of `file`, without its check: the file as of its last write or seal."""
+
+    id: int
+    zone_id: int
+    name: str
+    version: int
+    size: int
+    ended: int
+    open: int
+    created_ms: int
+    modified_ms: int
+    pages: int
+    digest: bytes | None
+    meta: bytes
+
+
+class Head(NamedTuple):
+    """A file as it is now: its row, moved on by the appends since."""
+
+    row: FileRow
+    version: int
+    size: int
+    ended: int
+    open: Open
+    modified_ms: int
+    damage: Damage | None
+
+    @property
+    def lines(self) -> int:
+        """Lines that have a number; an unterminated last one counts."""
+        return self.ended + (self.open is Open.TEXT)
+
+
+class ReadPlan(NamedTuple):
+    """What a read fetches: chunks from `offset` on, then appended bytes; cut to [start, stop)."""
+
+    head: Head
+    start: int
+    stop: int
+    offset: int
+    entries: list[Entry]
+    tail: list[bytes]
+
+
+class ReadTransaction:
+    """The reading operations, over one state of the store."""
+
+    def __init__(self, tx: ReadTx) -> None:
+        self._reader = tx
+
+    # -- zones
+
+    async def zone(self, zone: str) -> ZoneInfo | None:
+        """The zone, or None."""
+        row = await self.zone_row(check_zone_name(zone, "zone"))
+        return row.info() if row else None
+
+    async def zones(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100, reverse: bool = False
+    ) -> ZonePage:
+        """A page of zones whose names start with `prefix`, by name; a range scan."""
+        if limit < 1:
+            raise InvalidArgumentError(f"limit must be 1 or more, not {limit}", operation="zones")
+        low, high = prefix, prefix + NAME_AFTER_ALL
+        columns = "id, name, version, created_ms, meta, row_check"
+        if reverse:
+            high = min(high, after) if after is not None else high
+            rows = await self._reader.fetch(
+                f"SELECT {columns} FROM zone WHERE name >= ? AND name < ? ORDER BY name DESC LIMIT ?",
+                (low, high, limit + 1),
+            )
+        else:
+            # Names have no character below the space, so after + NUL is the first name behind it.
+            low = max(low, after + "\0") if after is not None else low
+            rows = await self._reader.fetch(
+                f"SELECT {columns} FROM zone WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
+                (low, high, limit + 1),
+            )
+        found = [_zone_row(row).info() for row in rows[:limit]]
+        return ZonePage(found, found[-1].name if len(rows) > limit else None)
+
+    async def zone_row(self, zone: str) -> ZoneRow | None:
+        row = await self._reader.fetch_one(
+            "SELECT id, name, version, created_ms, meta, row_check FROM zone WHERE name = ?",
+            (zone,),
+        )
+        return _zone_row(row) if row else None
+
+    # -- files
+
+    async def stat(self, zone: str, name: str) -> FileInfo | None:
+        """The file, or None."""
+        head = await self.head(check_zone_name(zone, "stat"), check_file_name(name, "stat"))
+        return self.info(zone, head) if head else None
+
+    async def files(self, zone: str) -> list[FileInfo] | None:
+        """All files of a zone by name, or None if there is no such zone."""
+        found = await self.zone_row(check_zone_name(zone, "files"))
+        if found is None:
+            return None
+        rows = await self.file_rows(found.id, zone)
+        return [self.info(zone, await self.head_of(zone, row)) for row in rows]
+
+    async def file_rows(self, zone_id: int, zone: str) -> list[FileRow]:
+        rows = await self._reader.fetch(
+            f"SELECT {_FILE_COLUMNS} FROM file f WHERE f.zone_id = ? ORDER BY f.name", (zone_id,)
+        )
+        return [file_row(zone, row) for row in rows]
+
+    async def head(self, zone: str, name: str) -> Head | None:
+        """The file as it is now, or None."""
+        row: FileRow | None = self._reader.rows.get((zone, name))
+        if row is None:
+            found = await self._reader.fetch_one(
+                f"SELECT {_FILE_COLUMNS} FROM zone z JOIN file f ON f.zone_id = z.id "
+                "WHERE z.name = ? AND f.name = ?",
+                (zone, name),
+            )
+            if found is None:
+                return None
+            row = file_row(zone, found)
+            self._reader.rows[zone, name] = row
+        return await self.head_of(zone, row)
+
+    async def head_of(self, zone: str, row: FileRow) -> Head:
+        """Move a row on by the appends since."""
+        end = await self._reader.tail_end(row.id, row.version)
+        damage = await self._reader.tail_damage(row.id)
+        if damage is not None and damage.version <= row.version:
+            damage = None  # the file was replaced since
+        if end is None:
+            return Head(
+                row, row.version, row.size, row.ended, _OPEN[row.open], row.modified_ms, damage
+            )
+        return Head(
+            row,
+            end.version,
+            end.offset + len(end.data),
+            end.line + end.ended,
+            end.open,
+            end.modified_ms,
+            damage,
+        )
+
+    def info(self, zone: str, head: Head, *, unchanged: bool = False) -> FileInfo:
+        row = head.row
+        is_written = head.version == row.version and row.digest is not None
+        return FileInfo(
+            zone,
+            row.name,
+            head.size,
+            head.lines,
+            head.version,
+            row.created_ms,
+            head.modified_ms,
+            decode_meta(row.meta),
+            cast("bytes", row.digest).hex() if is_written else None,
+            unchanged,
+        )
+
+    # -- bytes
+
+    async def read(self, zone: str, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a file; beyond its end nothing."""
+        plan = await self.plan_read(zone, name, offset, length, "read")
+        pieces, at = [], plan.offset
+        for entry in plan.entries:
+            pieces.append(await self.chunk(zone, name, entry, at))
+            at += entry.size
+        return cut_range(plan, b"".join([*pieces, *plan.tail]))
+
+    async def plan_read(
+        self, zone: str, name: str, offset: int, length: int | None, operation: str
+    ) -> ReadPlan:
+        """Find which chunks and appends hold the wanted range."""
+        _check_range(offset, length, operation)
+        head = await self.head(check_zone_name(zone, operation), check_file_name(name, operation))
+        if head is None:
+            raise NotFoundError("no such file", operation=operation, zone=zone, name=name)
+        row = head.row
+        stop = head.size if length is None else min(head.size, offset + length)
+        if length is None or offset + length > head.size:
+            check_whole(zone, head)
+        start = min(offset, stop)
+        entries, at = await self._entries(zone, row, start, min(stop, row.size))
+        tail: list[bytes] = []
+        if stop > max(row.size, start):
+            records = await self.tail(zone, row)
+            first = locate([record.offset for record in records], start)
+            at = at if entries else records[first].offset
+            tail = [record.data for record in records[first:] if record.offset < stop]
+        return ReadPlan(head, start, stop, at, entries, tail)
+
+    async def _entries(
+        self, zone: str, row: FileRow, start: int, stop: int
+    ) -> tuple[list[Entry], int]:
+        """The entries that hold [start, stop), and the offset of the first."""
+        if start >= stop:
+            return [], start
+        try:
+            number = await find_page(self._reader, row.id, row.pages, offset=start)
+            page = await read_page(self._reader, row.id, number)
+            starts = list(
+                accumulate((entry.size for entry in page.entries), initial=page.start_offset)
+            )
+            first = locate(starts[:-1], start)
+            entries, at, end = page.entries[first:], starts[first], starts[-1]
+            while end < stop:
+                number += 1
+                page = await read_page(self._reader, row.id, number)
+                if page.start_offset != end:
+                    raise CorruptionError(f"page {number} of the chunk list is out of place")
+                entries += page.entries
+                end = page.ends()[0]
+        except CorruptionError as error:
+            raise located(error, zone, row.name, start) from error
+        while entries and end - entries[-1].size >= stop:
+            end -= entries.pop().size
+        return entries, at
+
+    async def chunk(self, zone: str, name: str, entry: Entry, offset: int) -> bytes:
+        """One chunk's bytes; damage is reported with its place."""
+        try:
+            return await load_chunk(self._reader, entry)
+        except CorruptionError as error:
+            raise located(error, zone, name, offset) from error
+
+    async def tail(self, zone: str, row: FileRow) -> Sequence[TailRecord]:
+        """The appends since the row, proven to be whole and in place."""
+        records = await self._reader.tail(row.id, row.version)
+        end = row.size
+        for record in records:
+            if record.offset != end:
+                raise CorruptionError(
+                    "appended bytes are missing", zone=zone, name=row.name, offset=end
+                )
+            end += len(record.data)
+        return records
+
+    # -- lines
+
+    async def read_lines(
+        self, zone: str, name: str, from_line: int, limit: int, *, bytes_max: int | None = None
+    ) -> LinePage:
+        """Up to `limit` lines from number `from_line` on, and how many there are.
+
+        `bytes_max`: stop early once that many bytes are gathered (one line always fits).
+        """
+        if from_line < 0 or limit < 0:
+            raise InvalidArgumentError(
+                "from_line and limit must not be negative", operation="read_lines"
+            )
+        head = await self.head(
+            check_zone_name(zone, "read_lines"), check_file_name(name, "read_lines")
+        )
+        if head is None:
+            raise NotFoundError("no such file", operation="read_lines", zone=zone, name=name)
+        if from_line + limit > head.lines:
+            check_whole(zone, head)
+        if limit == 0 or from_line >= head.lines:
+            return LinePage([], head.lines)
+        lines = await self._gather(
+            zone, head, from_line, min(limit, head.lines - from_line), bytes_max
+        )
+        return LinePage(lines, head.lines)
+
+    async def _gather(
+        self, zone: str, head: Head, from_line: int, limit: int, bytes_max: int | None
+    ) -> list[bytes]:
+        row = head.row
+        # Line n starts right behind line n-1, so start with the piece in which that one ends.
+        target = from_line - 1
+        gathered = _Gathered(from_line, limit, bytes_max)
+        if (
+            row.pages
+            and (target < row.ended or from_line == 0)
+            and (await self._gather_sealed(zone, row, target, gathered))
+        ):
+            return gathered.lines
+        records = await self.tail(zone, row)
+        first = (
+            locate([record.line for record in records], target) if not gathered.is_started else 0
+        )
+        for record in records[first:]:
+            if gathered.feed(record.data, record.line, record.ended):
+                return gathered.lines
+        gathered.finish()
+        return gathered.lines
+
+    async def _gather_sealed(
+        self, zone: str, row: FileRow, target: int, gathered: "_Gathered"
+    ) -> bool:
+        try:
+            number = (
+                await find_page(self._reader, row.id, row.pages, line=max(target, 0))
+                if target >= 0
+                else 0
+            )
+            for at_page in range(number, row.pages):
+                page = await read_page(self._reader, row.id, at_page)
+                lines = list(
+                    accumulate((entry.ended for entry in page.entries), initial=page.start_line)
+                )
+                offsets = list(
+                    accumulate((entry.size for entry in page.entries), initial=page.start_offset)
+                )
+                first = 0 if gathered.is_started or target < 0 else locate(lines[:-1], target)
+                for index in range(first, len(page.entries)):
+                    entry = page.entries[index]
+                    data = await self.chunk(zone, row.name, entry, offsets[index])
+                    if gathered.feed(data, lines[index], entry.ended):
+                        return True
+        except CorruptionError as error:
+            raise located(error, zone, row.name, None) from error
+        return False
+
+
+class _Gathered:
+    """Collects the wanted lines from consecutive pieces."""
+
+    def __init__(self, from_line: int, limit: int, bytes_max: int | None) -> None:
+        self.lines: list[bytes] = []
+        self.is_started = False
+        self._from_line = from_line
+        self._limit = limit
+        self._bytes_left = bytes_max
+        self._scanner = LineScanner(0, None)
+
+    def feed(self, piece: bytes, number: int, ended: int) -> bool:
+        """Take in a piece; True when there is enough."""
+        if not self.is_started:
+            self.is_started = True
+            self._scanner = LineScanner(number, ended if self._from_line else None)
+        return self._take(self._scanner.feed(piece))
+
+    def finish(self) -> None:
+        """Take in an unterminated last line."""
+        self._take(self._scanner.finish())
+
+    def _take(self, found: list[bytes]) -> bool:
+        skipped = max(0, self._from_line - self._scanner.number)
+        self._scanner.number += len(found)
+        for line in found[skipped:]:
+            if len(self.lines) == self._limit or (
+                self._bytes_left is not None and self._bytes_left <= 0
+            ):
+                return True
+            self.lines.append(line)
+            if self._bytes_left is not None:
+                self._bytes_left -= len(line)
+        return len(self.lines) == self._limit
+
+
+def check_whole(zone: str, head: Head) -> None:
+    """Raise if the end of the file is damaged: a shorter file would pass for the whole one."""
+    if head.damage is not None:
+        offset = head.damage.offset if head.damage.offset is not None else head.size
+        raise CorruptionError(
+            f"appended bytes are damaged: {head.damage.reason}",
+            zone=zone,
+            name=head.row.name,
+            offset=offset,
+        )
+
+
+def cut_range(plan: ReadPlan, data: bytes) -> bytes:
+    """Cut fetched bytes to the planned range."""
+    return data[plan.start - plan.offset : plan.stop - plan.offset]
+
+
+def located(error: CorruptionError, zone: str, name: str, offset: int | None) -> CorruptionError:
+    """The same damage, with its place."""
+    at = error.offset if error.offset is not None else offset
+    return CorruptionError(error.message, operation="read", zone=zone, name=name, offset=at)
+
+
+def decode_meta(blob: bytes) -> Mapping[str, Json]:
+    """The meta of a row whose check has passed."""
+    meta: dict[str, Json] = orjson.loads(blob) if blob != b"{}" else {}
+    return meta
+
+
+def _zone_row(row: tuple[Any, ...]) -> ZoneRow:
+    found = ZoneRow(*row[:-1])
+    if row[-1] != row_check(*found):
+        raise CorruptionError("the zone's row fails its check", zone=found.name)
+    return found
+
+
+def file_row(zone: str, row: tuple[Any, ...]) -> FileRow:
+    found = FileRow(*row[:-1])
+    if row[-1] != row_check(*found):
+        raise CorruptionError("the file's row fails its check", zone=zone, name=found.name)
+    return found
+
+
+def _check_range(offset: int, length: int | None, operation: str) -> None:
+    if offset < 0 or (length is not None and length < 0):
+        raise InvalidArgumentError("offset and length must not be negative", operation=operation)

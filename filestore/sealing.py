@@ -1,0 +1,125 @@
+"""Sealing: turning the tail of a stream into chunks, off the acknowledged path.
+
+Three steps, so that the writer does little: `plan_seal` reads a tail and the small chunks before
+it, `cut_stream` joins, cuts, hashes and compresses them on any thread, `place` puts the result into
+the list. The last step is one transaction with the file's row, and does nothing if the file was
+written meanwhile; killed anywhere, either the tail or the chunks are there, never both or neither,
+because a tail record counts only while it is newer than the row.
+
+A tail that is sealed early (to let the log shrink) makes a small chunk. The next seal joins it with
+what came since as long as that is no more work than a few times the new bytes, so lists stay short
+and writing stays linear.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from filestore.chunking import Piece, hash_bytes, pack, split_fixed
+from filestore.engine.base import TailRecord, Tx
+from filestore.lines import Open, count_pieces
+from filestore.lists import Entry, Page, add_references, paginate, take_references, write_page
+from filestore.model import PIECE_BYTES_MAX
+from filestore.reading import FileRow, ReadTransaction, check_whole
+
+JOIN_FACTOR = 3
+"""A chunk is joined with later bytes if it is at most this many times their size."""
+
+
+class Sealed(NamedTuple):
+    """Chunks that take the place of a tail up to `version`, and the file's row after it."""
+
+    joined: list[Entry]
+    pieces: list[Piece]
+    ended_in: list[int]
+    version: int
+    size: int
+    ended: int
+    open: Open
+    modified_ms: int
+
+
+class SealPlan(NamedTuple):
+    """A tail as it was found, and the chunks before it that are worth joining."""
+
+    zone: str
+    row: FileRow
+    records: Sequence[TailRecord]
+    joined: list[tuple[Entry, bytes]]
+
+
+async def plan_seal(
+    reader: ReadTransaction, zone: str, row: FileRow, last: Page | None, seal_bytes: int
+) -> SealPlan | None:
+    """Read what sealing a file needs. None when there is nothing to seal."""
+    check_whole(zone, await reader.head_of(zone, row))
+    records = await reader.tail(zone, row)
+    if not records:
+        return None
+    total = sum(len(record.data) for record in records)
+    joined: list[tuple[Entry, bytes]] = []
+    offset = row.size
+    for entry in reversed(last.entries if last else []):
+        if entry.size > total * JOIN_FACTOR or entry.size + total > seal_bytes:
+            break
+        offset -= entry.size
+        total += entry.size
+        joined.insert(0, (entry, await reader.chunk(zone, row.name, entry, offset)))
+    return SealPlan(zone, row, records, joined)
+
+
+def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
+    """Join, cut, hash and compress. Pure; the slow part of sealing."""
+    _, row, records, joined = plan
+    size_max = min(seal_bytes, PIECE_BYTES_MAX)
+    groups: list[list[tuple[bytes, int]]] = [[(data, entry.ended) for entry, data in joined]]
+    state = Open(row.open)
+    states = [state]
+    size = sum(entry.size for entry, _ in joined)
+    for record in records:
+        # Cut between appends, so that a chunk ends where a line ends.
+        if size and size + len(record.data) > size_max:
+            groups.append([])
+            states.append(state)
+            size = 0
+        groups[-1].append((record.data, record.ended))
+        size += len(record.data)
+        state = record.open
+    pieces: list[Piece] = []
+    ended_in: list[int] = []
+    for group, state in zip(groups, states, strict=True):
+        parts = split_fixed(b"".join(data for data, _ in group), size_max)
+        pieces += [Piece(part, hash_bytes(part), pack(part)) for part in parts]
+        # More than one part: a single append larger than a chunk, cut anywhere.
+        later = count_pieces(parts, state)[0][1:] if len(parts) > 1 else []
+        ended_in += [sum(ended for _, ended in group) - sum(later), *later]
+    end = records[-1]
+    return Sealed(
+        [entry for entry, _ in joined],
+        pieces,
+        ended_in,
+        end.version,
+        end.offset + len(end.data),
+        end.line + end.ended,
+        end.open,
+        end.modified_ms,
+    )
+
+
+async def place(tx: Tx, file_id: int, page: Page | None, sealed: Sealed) -> int:
+    """Put sealed chunks in place of the joined ones, the last of `page`. Returns all pages' count."""
+    kept = list(page.entries) if page else []
+    for entry in reversed(sealed.joined):
+        assert kept.pop() == entry, "joined chunks are the last of the last page"
+    added = [
+        Entry(piece.digest, len(piece.data), ended)
+        for piece, ended in zip(sealed.pieces, sealed.ended_in, strict=True)
+    ]
+    number, offset, line = (page.number, page.start_offset, page.start_line) if page else (0, 0, 0)
+    pages = paginate([*kept, *added], number, offset, line)
+    for changed in pages:
+        await write_page(tx, file_id, changed)
+    before, after = Counter(e.digest for e in sealed.joined), Counter(e.digest for e in added)
+    await add_references(tx, after - before, sealed.pieces)
+    await take_references(tx, before - after)
+    return number + len(pages)

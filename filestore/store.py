@@ -1,0 +1,401 @@
+"""FileStore: named zones of files on a database, behind one async interface. The public face of
+this room.
+
+Every operation here is one unit of work: what may be slow (cutting, hashing, compressing) is done
+before the unit is queued, off the event loop when it is large; the unit itself is in reading.py or
+transaction.py. A write call returns when its bytes are durable; see docs/specs/0001-store-format.md
+for what that means and what a crash leaves behind.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from blake3 import blake3
+
+from filestore.changes import Feed, Subscription, subscribe
+from filestore.chunking import Prepared, prepare
+from filestore.clock import Clock, system_clock
+from filestore.engine.base import Engine, ReadTx, ReadUnit, Tx
+from filestore.engine.sqlite import ReadOnlySqliteEngine, open_engine
+from filestore.engine.writer import Failpoint
+from filestore.errors import InvalidArgumentError
+from filestore.files import (
+    FolderLock,
+    HolderKind,
+    make_private_folder,
+    refuse_network_file_system,
+)
+from filestore.housekeeping import Housekeeper, Leases
+from filestore.lists import Entry
+from filestore.model import (
+    PIECE_BYTES_MAX,
+    Appended,
+    Change,
+    FileInfo,
+    Json,
+    Limits,
+    LinePage,
+    LinesAppended,
+    Sync,
+    ZoneInfo,
+    ZonePage,
+    check_file_name,
+    check_zone_name,
+)
+from filestore.reading import ReadTransaction, cut_range
+from filestore.transaction import Transaction, check_append, check_write, join_lines
+
+T = TypeVar("T")
+
+DATABASE_NAME = "zoned.db"
+INLINE_BYTES_MAX = 32 << 10
+"""Values up to this size are prepared on the event loop: cheaper than a way to a thread."""
+
+
+class FileStore:
+    """An open store. Made by `open`; belongs to the event loop it was opened on."""
+
+    def __init__(self, data_dir: Path, sync: Sync, limits: Limits) -> None:
+        self.data_dir = data_dir
+        self.sync = sync
+        self.limits = limits
+        self.folder_was_tightened = False
+        self._feed = Feed(limits.changes_kept)
+        self._leases = Leases(limits.lease_s)
+        self._cuts = _CutCache(limits.cut_cache_bytes)
+        self._lock: FolderLock | None = None
+        self._engine: Engine
+        self._housekeeper: Housekeeper | None = None
+        self._background: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        data_dir: Path | str,
+        *,
+        sync: Sync = "full",
+        read_only: bool = False,
+        lock_wait_ms: int = 0,
+        kind: HolderKind = "command",
+        socket: str = "",
+        clock: Clock = system_clock,
+        limits: Limits | None = None,
+        failpoint: Failpoint | None = None,
+    ) -> "FileStore":
+        """Open the store in `data_dir`, making folder and database if missing (unless `read_only`).
+
+        One process writes a folder at a time: raises LockedError naming the holder when it stays
+        locked for `lock_wait_ms`. `read_only` takes no lock, writes nothing, and works beside a
+        writer in any process. Raises NewerFormatError, ForeignDatabaseError, NetworkFileSystemError
+        with nothing touched.
+        """
+        if sync not in ("full", "normal"):
+            raise InvalidArgumentError(
+                f"sync must be full or normal, not {sync!r}", operation="open"
+            )
+        store = cls(Path(data_dir), sync, limits or Limits())
+        if read_only:
+            store._engine = ReadOnlySqliteEngine(store.data_dir / DATABASE_NAME, store.limits)
+            await store._engine.read(_nothing)
+            return store
+        store.folder_was_tightened = make_private_folder(store.data_dir)
+        refuse_network_file_system(store.data_dir)
+        store._lock = await asyncio.to_thread(
+            FolderLock.take, store.data_dir, kind, socket, lock_wait_ms
+        )
+        try:
+            store._start(clock, failpoint)
+        except BaseException:
+            store._lock.release()
+            raise
+        return store
+
+    def _start(self, clock: Clock, failpoint: Failpoint | None) -> None:
+        engine = open_engine(
+            self.data_dir / DATABASE_NAME,
+            self.sync,
+            clock,
+            self.limits,
+            failpoint,
+            self._on_commit,
+            lambda: self._feed.lose(engine.position),
+        )
+        self._engine = engine
+        self._feed.start(engine.position)
+        self._housekeeper = Housekeeper(engine, self.limits, self._leases)
+        # Open and close are calls, not a block, so no task group can own this one; `close` does.
+        self._background = asyncio.create_task(self._housekeeper.run(), name="zoned-housekeeping")
+
+    async def close(self) -> None:
+        """Finish what was accepted, then close. Leaves no WAL behind. Safe to call twice."""
+        if self._background is not None:
+            self._background.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._background
+            self._background = None
+        await self._engine.close()
+        self._feed.close()
+        if self._lock is not None:
+            self._lock.release()
+
+    async def __aenter__(self) -> "FileStore":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def position(self) -> int:
+        """The position of the last committed change."""
+        return self._engine.position
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this store takes no writes now, or None."""
+        return self._engine.trouble
+
+    # -- writing
+
+    async def write(
+        self, zone: str, name: str, data: bytes, *, if_version: int | None = None
+    ) -> FileInfo:
+        """Replace a file. Durable on return. Equal bytes write nothing and keep the version.
+
+        `if_version`: only if that is the file's version now (0: it must not exist), else
+        VersionConflictError.
+        """
+        check_zone_name(zone, "write")
+        check_file_name(name, "write")
+        prepared = await self._prepare(data, (zone, name))
+        return await self._write(
+            lambda tx: tx.write(zone, name, prepared, if_version=if_version), prepared.size
+        )
+
+    async def prepare(self, data: bytes) -> Prepared:
+        """Cut, hash and compress `data` for `tx.write`, off the event loop if it is large."""
+        return await self._prepare(data, None)
+
+    async def append(self, zone: str, name: str, data: bytes) -> Appended:
+        """Add bytes at the end of a file, making it if missing. Durable on return; all or nothing."""
+        check_append(len(data), self.limits)
+        kept = bytes(data)
+        return await self._write(lambda tx: tx.append(zone, name, kept), len(kept))
+
+    async def append_lines(
+        self, zone: str, name: str, lines: Iterable[str | bytes]
+    ) -> LinesAppended:
+        """Add lines to a file, making it if missing. Durable on return; all or nothing.
+
+        Each ends with exactly one line break; text with inner breaks is several lines; blank lines
+        are dropped.
+        """
+        check_zone_name(zone, "append_lines")
+        check_file_name(name, "append_lines")
+        data, count = join_lines(lines, self.limits)
+        limits = self.limits
+
+        async def unit(tx: Tx) -> LinesAppended:
+            return await Transaction(tx, limits).append_kept_lines(zone, name, data, count)
+
+        return await self._engine.write(unit, len(data))
+
+    async def set_meta(
+        self, zone: str, name: str | None, changes: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        """Merge into the meta of a file, or of the zone if `name` is None; None deletes a key."""
+        return await self._write(lambda tx: tx.set_meta(zone, name, changes), 0)
+
+    async def delete_file(self, zone: str, name: str) -> bool:
+        """Delete a file at once; space comes back in the background. False if there was none."""
+        return await self._write(lambda tx: tx.delete_file(zone, name), 0)
+
+    async def move_zone(self, old: str, new: str) -> None:
+        """Rename a zone: one row, whatever its size."""
+        await self._write(lambda tx: tx.move_zone(old, new), 0)
+
+    async def copy_zone(self, src: str, dst: str) -> None:
+        """Copy a zone without copying bytes."""
+        await self._write(lambda tx: tx.copy_zone(src, dst), 0)
+
+    async def delete_zone(self, zone: str) -> bool:
+        """Delete a zone with all its files. False if there was none."""
+        return await self._write(lambda tx: tx.delete_zone(zone), 0)
+
+    async def transact(
+        self, unit: Callable[[Transaction], Awaitable[T]], *, cost_bytes: int = 0
+    ) -> T:
+        """Run `unit` as one transaction over any zones and files: all or nothing, durable on
+        return.
+
+        `unit` awaits nothing but the operations of the transaction it is given. An exception in it
+        undoes it and reaches the caller. `cost_bytes`: about how much it holds in memory, for the
+        bound on waiting writes.
+        """
+        return await self._write(unit, cost_bytes)
+
+    # -- reading
+
+    async def read(self, zone: str, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """Bytes of a file; beyond its end nothing. NotFoundError if there is none."""
+        return await self._read(lambda tx: tx.read(zone, name, offset, length))
+
+    async def open_read(
+        self, zone: str, name: str, offset: int = 0, length: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """Stream a file as it was at the start, in pieces of at most 1 MiB, in constant memory."""
+        with self._leases.hold():
+            plan = await self._read(
+                lambda tx: tx.plan_read(zone, name, offset, length, "open_read")
+            )
+            at = plan.offset
+            for batch in _batches(plan.entries):
+                load = partial(_load, zone=zone, name=name, entries=batch, offset=at)
+                data = await self._read(load)
+                start, stop = max(plan.start - at, 0), min(plan.stop - at, len(data))
+                at += len(data)
+                if start < stop:
+                    yield data if stop - start == len(data) else data[start:stop]
+            rest = cut_range(
+                plan._replace(offset=at, start=max(plan.start, at)), b"".join(plan.tail)
+            )
+            for start in range(0, len(rest), PIECE_BYTES_MAX):
+                yield rest[start : start + PIECE_BYTES_MAX]
+
+    async def read_lines(
+        self, zone: str, name: str, from_line: int, limit: int, *, bytes_max: int | None = None
+    ) -> LinePage:
+        """Lines from number `from_line` on, found by index; `total` says how many there are."""
+        limit = min(limit, self.limits.read_lines_max)
+        return await self._read(
+            lambda tx: tx.read_lines(zone, name, from_line, limit, bytes_max=bytes_max)
+        )
+
+    async def digest(self, zone: str, name: str) -> str:
+        """The hex BLAKE3 of a file's content, streamed if it is not known from its last write."""
+        info = await self.stat(zone, name)
+        if info is not None and info.digest is not None:
+            return info.digest
+        hasher = blake3()
+        async for piece in self.open_read(zone, name):
+            hasher.update(piece)
+        return hasher.hexdigest()
+
+    async def stat(self, zone: str, name: str) -> FileInfo | None:
+        """A file's info, or None."""
+        return await self._read(lambda tx: tx.stat(zone, name))
+
+    async def files(self, zone: str) -> list[FileInfo] | None:
+        """The files of a zone by name, or None if there is no such zone."""
+        return await self._read(lambda tx: tx.files(zone))
+
+    async def zone(self, zone: str) -> ZoneInfo | None:
+        """A zone's info, or None."""
+        return await self._read(lambda tx: tx.zone(zone))
+
+    async def zones(
+        self, prefix: str = "", *, after: str | None = None, limit: int = 100, reverse: bool = False
+    ) -> ZonePage:
+        """A page of zones whose names start with `prefix`, in name order (code points)."""
+        limit = min(limit, self.limits.page_rows_max)
+        return await self._read(
+            lambda tx: tx.zones(prefix, after=after, limit=limit, reverse=reverse)
+        )
+
+    def changes(self, prefix: str = "", since: int | None = None) -> Subscription:
+        """Follow committed changes to zones with `prefix`, after position `since` or from now on."""
+        return subscribe(self._feed, prefix, since)
+
+    # -- upkeep
+
+    async def tidy(self) -> None:
+        """Wait until all background work is done: tails sealed that should be, space released."""
+        if self._housekeeper is not None:
+            await self._housekeeper.wait_idle()
+
+    async def read_unit(self, unit: ReadUnit[T]) -> T:
+        """Run a unit on the engine itself; for the checker."""
+        return await self._engine.read(unit)
+
+    # -- parts
+
+    async def _write(self, unit: Callable[[Transaction], Awaitable[T]], cost_bytes: int) -> T:
+        limits = self.limits
+
+        async def run(tx: Tx) -> T:
+            return await unit(Transaction(tx, limits))
+
+        return await self._engine.write(run, cost_bytes)
+
+    async def _read(self, unit: Callable[[ReadTransaction], Awaitable[T]]) -> T:
+        async def run(tx: ReadTx) -> T:
+            return await unit(ReadTransaction(tx))
+
+        return await self._engine.read(run)
+
+    async def _prepare(self, data: bytes, key: tuple[str, str] | None) -> Prepared:
+        kept = check_write(data, self.limits)
+        like = self._cuts.get(key)
+        if len(kept) <= INLINE_BYTES_MAX:
+            prepared = prepare(kept, like)
+        else:
+            prepared = await asyncio.to_thread(prepare, kept, like)
+        self._cuts.put(key, prepared)
+        return prepared
+
+    def _on_commit(self, changes: list[Change], position: int) -> None:
+        self._feed.add(changes, position)
+        if self._housekeeper is not None and self._engine.needs_sealing:
+            self._housekeeper.wake()
+
+
+class _CutCache:
+    """The last cut of files that are written again and again, up to a bound in bytes."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._cuts: OrderedDict[tuple[str, str], Prepared] = OrderedDict()
+
+    def get(self, key: tuple[str, str] | None) -> Prepared | None:
+        return self._cuts.get(key) if key is not None else None
+
+    def put(self, key: tuple[str, str] | None, prepared: Prepared) -> None:
+        if key is None:
+            return
+        old = self._cuts.pop(key, None)
+        self._bytes += prepared.size - (old.size if old else 0)
+        self._cuts[key] = prepared
+        while self._bytes > self._bytes_max:
+            self._bytes -= self._cuts.popitem(last=False)[1].size
+
+
+def _batches(entries: list[Entry]) -> list[list[Entry]]:
+    """Group entries so that each group is one piece of a streaming read."""
+    batches: list[list[Entry]] = []
+    size = PIECE_BYTES_MAX
+    for entry in entries:
+        if size + entry.size > PIECE_BYTES_MAX:
+            batches.append([])
+            size = 0
+        batches[-1].append(entry)
+        size += entry.size
+    return batches
+
+
+async def _load(
+    tx: ReadTransaction, zone: str, name: str, entries: list[Entry], offset: int
+) -> bytes:
+    pieces = []
+    for entry in entries:
+        pieces.append(await tx.chunk(zone, name, entry, offset))
+        offset += entry.size
+    return b"".join(pieces)
+
+
+async def _nothing(_: ReadTx) -> None:
+    """Make a connection, so that opening fails now if it cannot be done."""

@@ -1,0 +1,426 @@
+"""Writing zones and files inside one transaction.
+
+`Transaction` is what a unit handed to `FileStore.transact` works with. Everything it does is one
+transaction, in the database and in the change feed. Versions, positions and row ids all come from
+the one store-wide counter.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import orjson
+
+from filestore.chunking import Prepared, hash_bytes, prepare
+from filestore.engine.base import TailRecord, Tx
+from filestore.engine.schema import row_check
+from filestore.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    TooLargeError,
+    VersionConflictError,
+)
+from filestore.lines import Open, count_ended, split_lines
+from filestore.lists import Entry, count_references, read_page, read_pages, replace_list, write_page
+from filestore.model import (
+    Appended,
+    Change,
+    ChangeKind,
+    FileInfo,
+    Json,
+    Limits,
+    LinesAppended,
+    check_file_name,
+    check_zone_name,
+)
+from filestore.reading import FileRow, Head, ReadTransaction, ZoneRow, check_whole, decode_meta
+from filestore.sealing import Sealed, SealPlan, cut_stream, place
+
+EMPTY_META = b"{}"
+READ_BACK_BYTES = 64 << 10
+
+
+class Transaction(ReadTransaction):
+    """All operations, over the state before this unit plus what it did so far."""
+
+    def __init__(self, tx: Tx, limits: Limits) -> None:
+        super().__init__(tx)
+        self._tx = tx
+        self._limits = limits
+
+    # -- files
+
+    async def write(
+        self, zone: str, name: str, data: bytes | Prepared, *, if_version: int | None = None
+    ) -> FileInfo:
+        """Replace the whole file, making zone and file if missing. Equal bytes change nothing."""
+        check_zone_name(zone, "write")
+        check_file_name(name, "write")
+        prepared = data if isinstance(data, Prepared) else prepare(check_write(data, self._limits))
+        head = await self.head(zone, name)
+        current = head.version if head else 0
+        if if_version is not None and if_version != current:
+            raise VersionConflictError(
+                f"version is {current}, not {if_version}",
+                current_version=current,
+                operation="write",
+                zone=zone,
+                name=name,
+            )
+        if head is not None and await self._is_equal(zone, head, prepared):
+            return self.info(zone, head, unchanged=True)
+        now = self._tx.now_ms()
+        row = head.row if head else await self._make_file(zone, name, now)
+        old = await read_pages(self._tx, row.id, row.pages)
+        entries = [
+            Entry(piece.digest, len(piece.data), ended)
+            for piece, ended in zip(prepared.pieces, prepared.lines_ended, strict=True)
+        ]
+        pages = await replace_list(self._tx, row.id, old, entries, prepared.pieces)
+        version = self._tx.next_version()
+        row = row._replace(
+            version=version,
+            size=prepared.size,
+            ended=sum(prepared.lines_ended),
+            open=int(prepared.open),
+            modified_ms=now,
+            pages=pages,
+            digest=prepared.digest,
+        )
+        await self._save(zone, row)
+        await self._tx.tail_drop(row.id, version)
+        self._publish("write", zone, name, version, 0, prepared.size)
+        return self.info(zone, await self.head_of(zone, row))
+
+    async def append(self, zone: str, name: str, data: bytes) -> Appended:
+        """Add bytes at the end, making zone and file if missing."""
+        check_zone_name(zone, "append")
+        check_file_name(name, "append")
+        check_append(len(data), self._limits)
+        head = await self._head_to_append(zone, name)
+        if not data:
+            return Appended(head.size, head.size, head.version)
+        before = await self._open_bytes(zone, name, head) if head.open is Open.BLANK else b""
+        ended, state = count_ended(data, before, head.open)
+        version = await self._append(zone, head, data, ended, state)
+        return Appended(head.size, head.size + len(data), version)
+
+    async def append_lines(
+        self, zone: str, name: str, lines: Iterable[str | bytes]
+    ) -> LinesAppended:
+        """Add lines, each ended by exactly one line break; blank ones are dropped."""
+        check_zone_name(zone, "append_lines")
+        check_file_name(name, "append_lines")
+        return await self.append_kept_lines(zone, name, *join_lines(lines, self._limits))
+
+    async def append_kept_lines(
+        self, zone: str, name: str, data: bytes, count: int
+    ) -> LinesAppended:
+        """Add `count` lines that `join_lines` has made ready."""
+        if not count:
+            present = await self.head(zone, name)
+            if present is None:
+                return LinesAppended(0, 0, 0, 0, 0)
+            return LinesAppended(present.size, present.lines, 0, 0, present.version)
+        head = await self._head_to_append(zone, name)
+        if head.open is Open.NOTHING:
+            version = await self._append(zone, head, data, count, Open.NOTHING)
+            return LinesAppended(head.size, head.ended, count, len(data), version)
+        # A torn last line is closed first, so that it never fuses with a new record.
+        ended = count + (head.open is Open.TEXT)
+        version = await self._append(zone, head, b"\n" + data, ended, Open.NOTHING)
+        return LinesAppended(head.size + 1, head.lines, count, len(data), version)
+
+    async def set_meta(
+        self, zone: str, name: str | None, changes: Mapping[str, Json]
+    ) -> Mapping[str, Json]:
+        """Merge `changes` into the meta of a file, or of the zone if `name` is None. None deletes a
+        key.
+
+        The version of a file is that of its content, so it stays.
+        """
+        check_zone_name(zone, "set_meta")
+        row = await self._meta_row(zone, name)
+        meta = dict(decode_meta(row.meta))
+        before = dict(meta)
+        for key, value in changes.items():
+            if value is None:
+                meta.pop(key, None)
+            else:
+                meta[key] = value
+        if meta == before:
+            return meta
+        blob = encode_meta(meta, self._limits)
+        position = self._tx.next_version()
+        if isinstance(row, ZoneRow):
+            await self._save_zone(row._replace(meta=blob, version=position))
+        else:
+            await self._save(zone, row._replace(meta=blob))
+        self._tx.publish(Change(position, "meta", zone, name, position))
+        return decode_meta(blob)
+
+    async def delete_file(self, zone: str, name: str) -> bool:
+        """Delete a file. False if there was none. Its space comes back in the background."""
+        head = await self.head(
+            check_zone_name(zone, "delete_file"), check_file_name(name, "delete_file")
+        )
+        if head is None:
+            return False
+        await self._release(head.row)
+        self._tx.rows.pop((zone, name), None)
+        self._publish("delete", zone, name, self._tx.next_version())
+        return True
+
+    # -- zones
+
+    async def move_zone(self, old: str, new: str) -> None:
+        """Rename a zone, whatever its size by changing one row."""
+        zone = await self._source_and_target(old, new, "move_zone")
+        version = self._tx.next_version()
+        await self._save_zone(zone._replace(name=new, version=version))
+        self._tx.rows.clear()
+        self._publish("move_zone", new, None, version, source=old)
+
+    async def copy_zone(self, src: str, dst: str) -> None:
+        """Copy a zone: lists are copied, chunks are shared."""
+        source = await self._source_and_target(src, dst, "copy_zone")
+        target = await self._make_zone(dst, self._tx.now_ms(), source.meta)
+        for row in await self.file_rows(source.id, src):
+            sealed = await self._seal_now(src, row)
+            await self._copy_file(sealed, target)
+        self._publish("copy_zone", dst, None, target.version, source=src)
+
+    async def delete_zone(self, zone: str) -> bool:
+        """Delete a zone and its files. False if there was none."""
+        found = await self.zone_row(check_zone_name(zone, "delete_zone"))
+        if found is None:
+            return False
+        for row in await self.file_rows(found.id, zone):
+            await self._release(row)
+        await self._tx.execute("DELETE FROM zone WHERE id = ?", (found.id,))
+        self._tx.rows.clear()
+        self._publish("delete_zone", zone, None, self._tx.next_version())
+        return True
+
+    # -- sealing
+
+    async def seal(self, zone: str, row: FileRow, sealed: Sealed) -> FileRow:
+        """Put the prepared chunks of a tail into the list of an otherwise unchanged file."""
+        page = await read_page(self._tx, row.id, row.pages - 1) if row.pages else None
+        pages = await place(self._tx, row.id, page, sealed)
+        row = row._replace(
+            version=sealed.version,
+            size=sealed.size,
+            ended=sealed.ended,
+            open=int(sealed.open),
+            modified_ms=sealed.modified_ms,
+            pages=pages,
+            digest=None,
+        )
+        await self._save(zone, row)
+        await self._tx.tail_drop(row.id, sealed.version)
+        return row
+
+    async def _seal_now(self, zone: str, row: FileRow) -> FileRow:
+        check_whole(zone, await self.head_of(zone, row))
+        records = await self.tail(zone, row)
+        if not records:
+            return row
+        return await self.seal(
+            zone, row, cut_stream(SealPlan(zone, row, records, []), self._limits.seal_bytes)
+        )
+
+    # -- parts
+
+    async def _append(self, zone: str, head: Head, data: bytes, ended: int, state: Open) -> int:
+        version = self._tx.next_version()
+        record = TailRecord(version, head.size, head.ended, ended, state, self._tx.now_ms(), data)
+        await self._tx.tail_append(head.row.id, record)
+        self._tx.publish(
+            Change(version, "append", zone, head.row.name, version, head.size, len(data))
+        )
+        return version
+
+    async def _head_to_append(self, zone: str, name: str) -> Head:
+        head = await self.head(zone, name)
+        if head is None:
+            return await self.head_of(zone, await self._make_file(zone, name, self._tx.now_ms()))
+        if head.damage is not None:
+            check_whole(zone, head)
+        return head
+
+    async def _open_bytes(self, zone: str, name: str, head: Head) -> bytes:
+        """The bytes after the last line break; they may span many appends."""
+        start = head.size
+        held = b""
+        while start > 0 and b"\n" not in held:
+            length = min(READ_BACK_BYTES, start)
+            start -= length
+            held = await self.read(zone, name, start, length) + held
+        return held.rpartition(b"\n")[2]
+
+    async def _is_equal(self, zone: str, head: Head, prepared: Prepared) -> bool:
+        if head.size != prepared.size or head.damage is not None:
+            return False
+        if head.version == head.row.version and head.row.digest is not None:
+            return head.row.digest == prepared.digest
+        return hash_bytes(await self.read(zone, head.row.name)) == prepared.digest
+
+    async def _make_file(self, zone: str, name: str, now: int) -> FileRow:
+        found = await self.zone_row(zone) or await self._make_zone(zone, now, EMPTY_META)
+        number = self._tx.next_version()
+        row = FileRow(number, found.id, name, number, 0, 0, 0, now, now, 0, None, EMPTY_META)
+        await self._insert(zone, row)
+        return row
+
+    async def _make_zone(self, zone: str, now: int, meta: bytes) -> ZoneRow:
+        number = self._tx.next_version()
+        row = ZoneRow(number, zone, number, now, meta)
+        await self._tx.execute(
+            "INSERT INTO zone (id, name, version, created_ms, meta, row_check) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (*row, row_check(*row)),
+        )
+        return row
+
+    async def _insert(self, zone: str, row: FileRow) -> None:
+        await self._tx.execute(
+            "INSERT INTO file (id, zone_id, name, version, size, ended, open, created_ms, "
+            "modified_ms, pages, digest, meta, row_check) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, row_check(*row)),
+        )
+        self._tx.rows[zone, row.name] = row
+
+    async def _save(self, zone: str, row: FileRow) -> None:
+        await self._tx.execute(
+            "UPDATE file SET version = ?, size = ?, ended = ?, open = ?, modified_ms = ?, "
+            "pages = ?, digest = ?, meta = ?, row_check = ? WHERE id = ?",
+            (
+                row.version,
+                row.size,
+                row.ended,
+                row.open,
+                row.modified_ms,
+                row.pages,
+                row.digest,
+                row.meta,
+                row_check(*row),
+                row.id,
+            ),
+        )
+        self._tx.rows[zone, row.name] = row
+
+    async def _save_zone(self, row: ZoneRow) -> None:
+        await self._tx.execute(
+            "UPDATE zone SET name = ?, version = ?, meta = ?, row_check = ? WHERE id = ?",
+            (row.name, row.version, row.meta, row_check(*row), row.id),
+        )
+
+    async def _meta_row(self, zone: str, name: str | None) -> ZoneRow | FileRow:
+        if name is None:
+            found = await self.zone_row(zone)
+            if found is None:
+                raise NotFoundError("no such zone", operation="set_meta", zone=zone)
+            return found
+        head = await self.head(zone, check_file_name(name, "set_meta"))
+        if head is None:
+            raise NotFoundError("no such file", operation="set_meta", zone=zone, name=name)
+        return head.row
+
+    async def _source_and_target(self, source: str, target: str, operation: str) -> ZoneRow:
+        """The source's row, once it is sure that it exists and the target does not."""
+        check_zone_name(source, operation)
+        check_zone_name(target, operation)
+        found = await self.zone_row(source)
+        if found is None:
+            raise NotFoundError("no such zone", operation=operation, zone=source)
+        if await self.zone_row(target) is not None:
+            raise AlreadyExistsError("the target zone exists", operation=operation, zone=target)
+        return found
+
+    async def _copy_file(self, row: FileRow, target: ZoneRow) -> None:
+        number = self._tx.next_version()
+        copied = row._replace(id=number, zone_id=target.id, version=number)
+        counts: Counter[bytes] = Counter()
+        for page in await read_pages(self._tx, row.id, row.pages):
+            counts.update(entry.digest for entry in page.entries)
+            await write_page(self._tx, copied.id, page)
+        await count_references(self._tx, counts)
+        await self._insert(target.name, copied)
+
+    async def _release(self, row: FileRow) -> None:
+        """Delete a file's row; its list is taken apart in the background."""
+        await self._tx.execute("DELETE FROM file WHERE id = ?", (row.id,))
+        if row.pages:
+            await self._tx.execute(
+                "INSERT INTO released (file_id, pages) VALUES (?, ?)", (row.id, row.pages)
+            )
+        await self._tx.tail_drop(row.id, self._tx.next_version())
+
+    def _publish(
+        self,
+        kind: ChangeKind,
+        zone: str,
+        name: str | None,
+        version: int,
+        offset: int | None = None,
+        size: int | None = None,
+        source: str | None = None,
+    ) -> None:
+        self._tx.publish(Change(version, kind, zone, name, version, offset, size, source))
+
+
+def join_lines(lines: Iterable[str | bytes], limits: Limits) -> tuple[bytes, int]:
+    """Turn the caller's lines into the bytes to append, and their count."""
+    try:
+        kept = split_lines(lines)
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"a line is not valid text: {error}", operation="append_lines"
+        ) from error
+    if not kept:
+        return b"", 0
+    data = b"\n".join(kept) + b"\n"
+    check_append(len(data), limits)
+    return data, len(kept)
+
+
+def check_append(size: int, limits: Limits) -> None:
+    """Refuse an append over the limit."""
+    if size > limits.append_bytes_max:
+        raise TooLargeError(
+            f"{size} bytes are more than one append takes ({limits.append_bytes_max})",
+            limit=limits.append_bytes_max,
+            operation="append",
+            hint="append in smaller parts",
+        )
+
+
+def check_write(data: bytes, limits: Limits) -> bytes:
+    """Refuse a write over the limit, or of something that is not bytes."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise InvalidArgumentError(
+            f"data must be bytes, not {type(data).__name__}", operation="write"
+        )
+    if len(data) > limits.write_bytes_max:
+        raise TooLargeError(
+            f"{len(data)} bytes are more than one write takes ({limits.write_bytes_max})",
+            limit=limits.write_bytes_max,
+            operation="write",
+        )
+    return bytes(data)
+
+
+def encode_meta(meta: Mapping[str, Json], limits: Limits) -> bytes:
+    """Meta as stored bytes."""
+    try:
+        blob = orjson.dumps(meta, option=orjson.OPT_SORT_KEYS)
+    except TypeError as error:
+        raise InvalidArgumentError(f"meta must be JSON: {error}", operation="set_meta") from error
+    if len(blob) > limits.meta_bytes_max:
+        raise TooLargeError(
+            f"{len(blob)} bytes of meta are more than {limits.meta_bytes_max}",
+            limit=limits.meta_bytes_max,
+            operation="set_meta",
+        )
+    return blob

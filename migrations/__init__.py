@@ -1,0 +1,1 @@
+"""Steps that bring a data folder from an older format, or from the old databases, to ours."""

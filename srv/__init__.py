@@ -1,0 +1,1 @@
+"""Everything that talks: command line, daemon, RPC, HTTP and the Python client."""

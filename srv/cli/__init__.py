@@ -1,0 +1,1 @@
+"""The command line: one verb per module, web stack imported only by the verbs that serve."""

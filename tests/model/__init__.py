@@ -1,0 +1,1 @@
+"""The store against a plain dict, by random operations."""

@@ -1,0 +1,1 @@
+"""Support for tests: processes to kill, faults to inject, models to compare with."""
