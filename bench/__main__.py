@@ -1,4 +1,7 @@
-"""`python -m bench`: run benchmarks, print one table. Exit 0 whatever the figures: they inform, tests decide."""
+"""`python -m bench`: run benchmarks, print one table.
+
+Exit 0 whatever the figures: they inform, tests decide.
+"""
 
 import argparse
 import asyncio
@@ -7,23 +10,27 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import uvloop
 
-from bench import report, snapshots, writers
+from bench import report, snapshots, streams, writers, zones
 from bench.measure import Context, Row, Scale
 from filestore.engine.driver import LIBRARY, SQLITE_VERSION
+
+DATA_FOLDER = Path("build", "bench")
+"""Not the system's temporary folder: where that is in memory, nothing there is ever synced."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
     """A benchmark and the event loop it runs on. It may yield more rows than one."""
 
-    run: Callable[[Context], Awaitable[list[Row]]]
+    run: Callable[[Context], Coroutine[Any, Any, list[Row]]]
     uses_uvloop: bool = True
 
 
@@ -35,6 +42,13 @@ BENCHMARKS = {
     "snapshot_bytes": Benchmark(snapshots.snapshot_bytes),
     "snapshot_equal": Benchmark(snapshots.snapshot_equal, uses_uvloop=False),
     "write_amplification": Benchmark(writers.write_amplification),
+    "append_flat": Benchmark(streams.append_flat),
+    "stream_size": Benchmark(streams.stream_size),
+    "stream_read": Benchmark(streams.stream_read),
+    "move_zone": Benchmark(zones.move_zone),
+    "copy_zone": Benchmark(zones.copy_zone),
+    "zone_pages": Benchmark(zones.zone_pages),
+    "store_open": Benchmark(zones.store_open),
 }
 
 
@@ -43,13 +57,7 @@ def run(name: str, context: Context) -> list[Row]:
     benchmark = BENCHMARKS[name]
     factory = uvloop.new_event_loop if benchmark.uses_uvloop else None
     with asyncio.Runner(loop_factory=factory) as runner:
-        return runner.run(_await(benchmark.run, context))
-
-
-async def _await(
-    benchmark: Callable[[Context], Awaitable[list[Row]]], context: Context
-) -> list[Row]:
-    return await benchmark(context)
+        return runner.run(benchmark.run(context))
 
 
 def environment() -> dict[str, object]:
@@ -57,7 +65,7 @@ def environment() -> dict[str, object]:
     return {
         "python": platform.python_version(),
         "sqlite": f"{LIBRARY} {SQLITE_VERSION}",
-        "uvloop": uvloop.__version__,
+        "uvloop": version("uvloop"),
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
         "started_ms": int(time.time() * 1000),
@@ -71,7 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="list the benchmarks and end")
     parser.add_argument("--scale", choices=get_args(Scale), default="full")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
-    parser.add_argument("--dir", type=Path, default=Path(), help="where to make the data folder")
+    parser.add_argument(
+        "--dir", type=Path, default=DATA_FOLDER, help="where to make the data folder (%(default)s)"
+    )
     options = parser.parse_args(arguments)
     if options.list:
         print("\n".join(BENCHMARKS))
@@ -82,6 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     about = environment()
     rows: list[Row] = []
     print(report.heading(), flush=True)
+    options.dir.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=options.dir) as folder:
         context = Context(Path(folder), options.scale)
         for name in names:

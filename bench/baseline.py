@@ -1,9 +1,13 @@
-"""The raw side: SQLite through the same driver library as ours, WAL, synchronous=FULL, all else as it comes."""
+"""The raw side: SQLite through the same driver as ours, WAL, synchronous=FULL, else as it comes."""
 
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import zstandard
+from blake3 import blake3
+
+from filestore.chunking import CODEC_ZSTD
 from filestore.engine.driver import Connection
 
 
@@ -36,4 +40,39 @@ class Raw:
     def close(self) -> None:
         """Checkpoint and close."""
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._connection.close()
+
+
+class RawChunks:
+    """A database with one table that holds the chunks of a store, in the order they were made.
+
+    For a store of one stream that is the order of the stream. `store` must be closed.
+    """
+
+    def __init__(self, path: Path, store: Path) -> None:
+        self._connection = Connection(str(path), isolation_level=None)
+        run = self._connection.execute
+        run("PRAGMA journal_mode = WAL").fetchone()
+        run("ATTACH ? AS store", (str(store),))
+        run(
+            "CREATE TABLE chunk AS SELECT c.id, c.codec, c.size, c.hash, d.data "
+            "FROM store.chunk c JOIN store.chunk_data d USING (id) ORDER BY c.id"
+        )
+        run("DETACH store")
+        run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def read_all(self) -> int:
+        """Fetch, decompress and verify every chunk. Returns the number of plain bytes."""
+        unpack = zstandard.ZstdDecompressor().decompress
+        total = 0
+        rows = self._connection.execute("SELECT codec, size, hash, data FROM chunk ORDER BY rowid")
+        for codec, size, digest, data in rows:
+            plain = unpack(data, max_output_size=size) if codec == CODEC_ZSTD else data
+            if blake3(plain).digest() != digest:
+                raise ValueError("the chunk does not match its hash")
+            total += size
+        return total
+
+    def close(self) -> None:
+        """Close without a trace."""
         self._connection.close()

@@ -1,8 +1,9 @@
-"""Made-up but lifelike input, the same for the same seed: agents' NDJSON output, and state snapshots.
+"""Made-up but lifelike input, the same for the same seed: agents' NDJSON, and state snapshots.
 
-Nothing here is repeated on purpose and nothing is noise: words follow a Zipf law, files of a session are read and
-edited again and again as agents do, and ids, hashes and numbers are as random as the real ones. Checked against
-real text once: zstd makes of a 256 KiB piece about what it makes of source code (see README.md).
+Nothing here is repeated on purpose and nothing is noise: words follow a Zipf law, files of a
+session are read and edited again and again as agents do, and ids, hashes and numbers are as random
+as the real ones. Checked against real text once: in pieces of 256 KiB, zstd at level 3 makes 24 %
+of this NDJSON and 27 % of the source of Python's standard library.
 """
 
 from collections.abc import Iterator
@@ -15,15 +16,17 @@ import orjson
 SESSION_BYTES = 2 << 20
 """A stream goes on with another session, with other files, after about this many bytes."""
 FILES_PER_SESSION = 12
-_COMMON = (
-    "the to of and a in is it that for on with this be as are we not can from file will if test by an or at have "
-    "function now so which error let me value code first should need then when return line use more already only "
-    "there but add does run result path data change check read write call same what each one also name type next "
-    "before after because these both into all its no was has store list new old instead still where here why while"
+_COMMON = (  # noqa: SIM905 - quoting each of a hundred words would bury them
+    "the to of and a in is it that for on with this be as are we not can from file will if test "
+    "by an or at have function now so which error let me value code first should need then when "
+    "return line use more already only there but add does run result path data change check read "
+    "write call same what each one also name type next before after because these both into all "
+    "its no was has store list new old instead still where here why while"
 ).split()
-_SYLLABLES = (
-    "ba be bi con de di ex fer gra im in ker la lo ma mi nor o par per pre qua re ri sa sen ser si sta str ta ter ti "
-    "tra tri un ur va ver vi zo ing ion ity ment able al er est ive ous ly ate ize ance ful ward"
+_SYLLABLES = (  # noqa: SIM905 - as above, one text reads better
+    "ba be bi con de di ex fer gra im in ker la lo ma mi nor o par per pre qua re ri sa sen ser si "
+    "sta str ta ter ti tra tri un ur va ver vi zo ing ion ity ment able al er est ive ous ly ate "
+    "ize ance ful ward"
 ).split()
 _SHAPES = (
     "    def {0}_{1}(self, {2}: int, {3}: str) -> {4}:",
@@ -114,7 +117,11 @@ class Ndjson:
         around = source[max(0, at - 4) : at]
         source[at : at + 3] = new
         diff = [f" {line}" for line in around] + [f"-{x}" for x in old] + [f"+{x}" for x in new]
-        given = {"file_path": path, "old_string": "\n".join(old), "new_string": "\n".join(new)}
+        given: dict[str, object] = {
+            "file_path": path,
+            "old_string": "\n".join(old),
+            "new_string": "\n".join(new),
+        }
         return "Edit", given, f"The file {path} has been updated.\n" + "\n".join(diff)
 
     def _bash(self) -> tuple[str, dict[str, object], str]:
@@ -129,7 +136,8 @@ class Ndjson:
             f"{rng.choice(('PASSED', 'PASSED', 'PASSED', 'FAILED'))} [{n:3}%] {rng.random():.3f}s"
             for n in range(rng.randint(3, 60))
         ]
-        return "Bash", {"command": f"pytest -q {path}", "description": self.text(6)}, "\n".join(runs)
+        given: dict[str, object] = {"command": f"pytest -q {path}", "description": self.text(6)}
+        return "Bash", given, "\n".join(runs)
 
     # -- parts
 
@@ -204,7 +212,10 @@ def fixed_lines(seed: int, count: int, size: int) -> list[bytes]:
 
 
 class Snapshots:
-    """The state of a session, saved again and again: each `grow` adds one node and moves `savedAt`."""
+    """The state of a session, saved again and again.
+
+    Each `grow` adds one node and moves `savedAt`.
+    """
 
     def __init__(self, seed: int, size: int) -> None:
         self._source = Ndjson(seed)

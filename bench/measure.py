@@ -1,12 +1,16 @@
-"""How figures are taken and judged. No figure stands alone: ours and a baseline, in turn, in one run.
+"""How figures are taken and judged. No figure stands alone: ours and a baseline, in turn.
 
-Rounds alternate which of the two goes first; the ratio is taken per round and the median of those is the figure, so
-that a slow disk or a busy neighbour, which hits both sides of a round, mostly cancels out.
+Rounds alternate which of the two goes first; the ratio is taken per round and the median of those
+is the figure, so that a slow disk or a busy neighbour, which hits both sides of a round, mostly
+cancels out.
 """
 
 import gc
 import shutil
+import time
+import tracemalloc
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -100,28 +104,67 @@ async def in_turn(ours: Measure, baseline: Measure, rounds: int) -> list[tuple[f
     return pairs
 
 
+async def median_us(action: Callable[[int], Awaitable[object]], count: int) -> float:
+    """The median time of `count` calls, one after another. `action` is told which one it is."""
+    found: list[float] = []
+    for number in range(count):
+        started = time.perf_counter()
+        await action(number)
+        found.append(time.perf_counter() - started)
+    return median(found) * 1e6
+
+
 def compare(
     name: str, pairs: list[tuple[float, float]], unit: str, target: Target | None, note: str = ""
 ) -> Row:
     """A row of ratios, ours to baseline."""
-    ours = f"{median(pair[0] for pair in pairs):,.4g} {unit}"
-    baseline = f"{median(pair[1] for pair in pairs):,.4g} {unit}"
+    ours, baseline = (quantity(median(side), unit) for side in zip(*pairs, strict=True))
     return Row(name, ours, baseline, [a / b for a, b in pairs], "×", target, note)
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number of at least three digits with its unit, for people."""
+    return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
+
+
+class PeakMemory:
+    """How far the memory of this process rises above where it was, within a `with` block.
+
+    The larger of resident pages and what Python holds: room that earlier work left in the heap
+    hides growth from the first, and what C libraries hold is hidden from the second.
+    """
+
+    grown_bytes = 0
+
+    def __enter__(self) -> "PeakMemory":
+        gc.collect()
+        # Sets the kernel's high-water mark back. Where that is forbidden the figure is too large.
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")
+        self._resident_kib = _proc("status", "VmRSS")
+        tracemalloc.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        traced = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        resident_kib = _proc("status", "VmHWM") - self._resident_kib
+        self.grown_bytes = max(resident_kib << 10, traced)
 
 
 def written_chars() -> int:
     """Bytes this process has handed to write calls so far, on all its threads."""
-    return _io("wchar")
+    return _proc("io", "wchar")
 
 
 def written_to_disk() -> int:
     """Bytes this process has caused to be sent to a disk so far."""
-    return _io("write_bytes")
+    return _proc("io", "write_bytes")
 
 
-def _io(name: str) -> int:
-    for line in Path("/proc/self/io").read_text().splitlines():
-        key, _, value = line.partition(": ")
+def _proc(file: str, name: str) -> int:
+    for line in Path(f"/proc/self/{file}").read_text().splitlines():
+        key, _, value = line.partition(":")
         if key == name:
-            return int(value)
+            return int(value.split()[0])
     raise LookupError(name)

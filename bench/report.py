@@ -6,8 +6,8 @@ import orjson
 
 from bench.measure import Row, Scale
 
-WIDTHS = (25, 15, 15, 10, 15, 9, 4)
-HEADINGS = ("name", "ours", "baseline", "figure", "min..max", "target", "")
+WIDTHS = (25, 14, 14, 10, 15, 9, 4)
+HEADINGS = ("name", "ours", "baseline", "figure", "min..max", "target", "", "note")
 
 
 def heading() -> str:
@@ -20,13 +20,14 @@ def line(row: Row) -> str:
     spread = f"{min(row.figures):.3g}..{max(row.figures):.3g}" if len(row.figures) > 1 else ""
     target = f"{row.target.sense} {row.target.bound:g} {row.unit}" if row.target else ""
     figure = f"{row.figure:.3g} {row.unit}"
-    return _line((row.name, row.ours, row.baseline, figure, spread, target, row.verdict))
+    return _line((row.name, row.ours, row.baseline, figure, spread, target, row.verdict, row.note))
 
 
 def _line(cells: Sequence[str]) -> str:
-    first, *rest = zip(cells, WIDTHS, strict=True)
-    shown = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
-    return " ".join(shown).rstrip()
+    name, *numbers, note = cells
+    first, *rest = WIDTHS
+    aligned = [cell.rjust(width) for cell, width in zip(numbers, rest, strict=True)]
+    return " ".join([name.ljust(first), *aligned, note]).rstrip()
 
 
 def to_json(rows: Sequence[Row], scale: Scale, environment: dict[str, object]) -> bytes:

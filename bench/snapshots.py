@@ -55,7 +55,8 @@ async def snapshot_bytes(context: Context) -> list[Row]:
     for number in range(context.pick(1, 2, 3)):
         values = Snapshots(number, size).several(saves + 1)
         pairs.append((await _ours_bytes(context, values), _raw_bytes(context, values)))
-    ours, baseline = (f"{sum(side) / len(side) / saves:,.0f} B/save" for side in zip(*pairs, strict=True))
+    sides = zip(*pairs, strict=True)
+    ours, baseline = (f"{sum(side) / len(side) / saves:,.0f} B/save" for side in sides)
     figures = [100 * a / b for a, b in pairs]
     return [Row("snapshot_bytes", ours, baseline, figures, "%", Target("≤", 5))]
 
@@ -91,7 +92,8 @@ def _raw_bytes(context: Context, values: list[bytes]) -> float:
 async def snapshot_equal(context: Context) -> list[Row]:
     """Bytes written when the same state is saved again: none, and no file is touched.
 
-    Runs on the standard event loop: uvloop wakes itself with write calls, which the kernel counts too.
+    Runs on the standard event loop: uvloop wakes itself with write calls, which the kernel counts
+    too.
     """
     folder = context.fresh("snapshot_equal")
     value = Snapshots(4, context.pick(1 << 18, SNAPSHOT_BYTES, SNAPSHOT_BYTES)).grow()
@@ -115,5 +117,5 @@ async def snapshot_equal(context: Context) -> list[Row]:
 
 def _files(folder: Path) -> dict[str, tuple[int, int]]:
     """Size and time of change of database and WAL."""
-    found = {path.name: path.stat() for path in folder.glob("zoned.db*") if path.suffix != ".db-shm"}
-    return {name: (stat.st_size, stat.st_mtime_ns) for name, stat in found.items()}
+    found = [path for path in folder.glob("zoned.db*") if path.suffix != ".db-shm"]
+    return {path.name: (path.stat().st_size, path.stat().st_mtime_ns) for path in found}

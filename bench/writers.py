@@ -14,7 +14,7 @@ SESSIONS = 64
 
 
 async def writers_64(context: Context) -> list[Row]:
-    """64 tasks append one line at a time, against one thread with one INSERT and commit per line."""
+    """64 tasks append a line at a time, against one thread with one INSERT and commit per line."""
     return [await _writers(context, "writers_64", SESSIONS, Target("≥", 10))]
 
 
@@ -60,7 +60,10 @@ async def _writers(context: Context, name: str, writers: int, target: Target | N
 
 
 async def write_amplification(context: Context) -> list[Row]:
-    """Bytes written per byte appended by 64 sessions, everything included: log, chunks, checkpoints, closing."""
+    """Bytes written per byte appended by 64 sessions.
+
+    Everything is included: log, chunks, checkpoints, closing.
+    """
     fast = await _amplification(context, "write_amplification", None, Target("≤", 6))
     paced = await _amplification(context, "write_amplification_paced", 0.1, None)
     return [fast, paced]

@@ -25,6 +25,8 @@ class Feed:
         self.position = 0
         self._moved = asyncio.Event()
         self.is_closed = False
+        self.losses = 0
+        """How often history was lost; who has not heard of the last time is told of a gap."""
 
     def start(self, position: int) -> None:
         """Begin at `position`: nothing before it is known."""
@@ -46,7 +48,8 @@ class Feed:
     def lose(self, position: int) -> None:
         """What happened up to `position` cannot be told; everyone gets a gap."""
         self._ring.clear()
-        self._floor = self.position = max(self.position, position) + 1
+        self._floor = self.position = max(self.position, position)
+        self.losses += 1
         self._wake()
 
     def close(self) -> None:
@@ -76,6 +79,7 @@ class Subscription(AsyncIterator[Change]):
         self._feed = feed
         self._prefix = prefix
         self._position = feed.position if since is None else since
+        self._losses = feed.losses
         self._ready: list[Change] = []
 
     async def __anext__(self) -> Change:
@@ -88,8 +92,8 @@ class Subscription(AsyncIterator[Change]):
     def _collect(self) -> bool:
         """Fill `_ready` (last first). True if anything was found."""
         found = self._feed.after(self._position)
-        if found is None:
-            self._position = self._feed.position
+        if found is None or self._losses != self._feed.losses:
+            self._position, self._losses = self._feed.position, self._feed.losses
             self._ready = [Change(self._position, "gap")]
             return True
         if found:

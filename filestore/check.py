@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from filestore.engine.base import ReadTx
-from filestore.engine.schema import LIST_PAGE_BITS
+from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE
 from filestore.errors import CorruptionError, StoreError
 from filestore.lines import Open, count_ended
-from filestore.lists import Entry, load_chunk, read_pages
+from filestore.lists import Entry, check_released, load_chunk, read_pages
 from filestore.reading import FileRow, ReadTransaction
 from filestore.store import FileStore
 
@@ -115,6 +115,8 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     for (message,) in await tx.fetch("PRAGMA quick_check(100)"):
         if message != "ok":
             report.add(f"SQLite: {message}")
+    for damage in await tx.damage():
+        report.add(f"appended bytes are damaged, of which file is not known: {damage.reason}")
     references: Counter[bytes] = Counter()
     sizes: dict[bytes, int] = {}
     known: set[int] = set()
@@ -191,11 +193,12 @@ async def _check_released(
     tx: ReadTx, report: Report, references: Counter[bytes], sizes: dict[bytes, int], known: set[int]
 ) -> None:
     """Lists of deleted files that wait to be taken apart still hold references."""
-    for file_id, pages in await tx.fetch("SELECT file_id, pages FROM released"):
+    for file_id, pages, check in await tx.fetch("SELECT file_id, pages, row_check FROM released"):
         if file_id in known:
             report.add(f"file {file_id} is both there and released")
         known.add(file_id)
         try:
+            check_released(file_id, pages, check)
             for page in await read_pages(tx, file_id, pages):
                 _count(page.entries, references, sizes)
         except CorruptionError as error:
@@ -226,8 +229,8 @@ async def _check_chunks(
     for chunk_id, digest, size, refs, data_id in rows:
         report.chunks += 1
         wanted = references.pop(digest, 0)
-        if refs != wanted:
-            report.add(f"chunk {chunk_id} counts {refs} references, there are {wanted}")
+        if refs != wanted * REFERENCE:
+            report.add(f"chunk {chunk_id} counts {refs}, not {wanted} × {REFERENCE} references")
         if wanted and sizes[digest] != size:
             report.add(f"chunk {chunk_id} has {size} bytes, lists say {sizes[digest]}")
         if data_id is None:

@@ -49,6 +49,8 @@ def pack(data: bytes) -> tuple[int, bytes]:
 def unpack(codec: int, stored: bytes, size: int, digest: bytes) -> bytes:
     """Give back the plain bytes, verified against size and hash, or raise CorruptionError."""
     assert size <= PIECE_BYTES_MAX, size
+    if not isinstance(stored, bytes):
+        raise CorruptionError("chunk has no bytes")
     if codec == CODEC_ZSTD:
         try:
             data = zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)

@@ -28,21 +28,11 @@ FOLDER_MODE = 0o700
 HolderKind = Literal["daemon", "command"]
 
 NETWORK_FILE_SYSTEMS = frozenset(
-    (
+    [
         *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "davfs", "fuse.glusterfs", "fuse.rclone"),
-        *(
-            "fuse.s3fs",
-            "fuse.sshfs",
-            "gfs2",
-            "glusterfs",
-            "lustre",
-            "ncpfs",
-            "nfs",
-            "nfs4",
-            "ocfs2",
-        ),
-        *("orangefs", "smb3", "smbfs", "virtiofs"),
-    )
+        *("fuse.s3fs", "fuse.sshfs", "gfs2", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4"),
+        *("ocfs2", "orangefs", "smb3", "smbfs", "virtiofs"),
+    ]
 )
 
 
@@ -63,7 +53,10 @@ class FolderLock:
 
     @classmethod
     def take(cls, folder: Path, kind: HolderKind, socket: str, wait_ms: int) -> "FolderLock":
-        """Take the lock, waiting up to `wait_ms`. Blocks; raises LockedError naming the holder."""
+        """Take the lock; blocks. Raises LockedError naming the holder.
+
+        A command is waited for up to `wait_ms`, a daemon not at all: it will not go soon.
+        """
         path = folder / LOCK_NAME
         deadline = time.monotonic() + wait_ms / 1000
         while True:
@@ -72,8 +65,11 @@ class FolderLock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(descriptor)
-                if time.monotonic() >= deadline:
-                    raise _locked(folder, read_holder(folder)) from None
+                holder = read_holder(folder)
+                # What a daemon that has died wrote may stand there until the next one writes.
+                is_daemon = holder.kind == "daemon" and _is_alive(holder.pid)
+                if is_daemon or time.monotonic() >= deadline:
+                    raise _locked(folder, holder) from None
                 time.sleep(LOCK_POLL_S)
                 continue
             # Someone may have removed the file between open and lock: then the lock guards nothing.
@@ -110,6 +106,16 @@ def _locked(folder: Path, holder: Holder) -> LockedError:
         socket=holder.socket,
         hint=hint,
     )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # somebody else's, so it is there
+        return True
+    return pid > 0
 
 
 def _is_same_file(descriptor: int, path: Path) -> bool:
@@ -152,7 +158,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def refuse_network_file_system(folder: Path) -> None:
-    """Raise NetworkFileSystemError if `folder` lies on one. Where nobody can tell, it is allowed."""
+    """Raise NetworkFileSystemError if `folder` lies on one; allowed where nobody can tell."""
     kind = file_system_of(folder)
     if kind in NETWORK_FILE_SYSTEMS:
         raise NetworkFileSystemError(

@@ -19,9 +19,14 @@ from contextlib import contextmanager
 from functools import partial
 
 from filestore.engine.base import Engine, ReadTx, Tx
-from filestore.engine.schema import list_id
-from filestore.errors import BusyError, CorruptionError, ReadOnlyError, StorageFullError
-from filestore.lists import read_page, take_references
+from filestore.errors import CorruptionError, StoreError
+from filestore.lists import (
+    check_released,
+    drop_pages,
+    mark_released,
+    read_page,
+    take_references,
+)
 from filestore.model import Limits
 from filestore.reading import FILE_BY_ID, FileRow, ReadTransaction, file_row
 from filestore.sealing import SealPlan, cut_stream, plan_seal
@@ -34,23 +39,34 @@ RETRY_S = 1.0
 log = logging.getLogger("zoned.housekeeping")
 
 
+class Lease:
+    """The promise to a streaming read that chunks it may need stay; kept for a bounded time."""
+
+    def __init__(self, ends: float) -> None:
+        self.ends = ends
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.ends
+
+
 class Leases:
     """Which streaming reads are under way. Event loop thread only."""
 
     def __init__(self, max_s: float) -> None:
         self._max_s = max_s
         self._next = 0
-        self._held: dict[int, float] = {}
+        self._held: dict[int, Lease] = {}
         self._ended = asyncio.Event()
 
     @contextmanager
-    def hold(self) -> Iterator[None]:
+    def hold(self) -> Iterator[Lease]:
         """Keep chunks from being released."""
         number = self._next
         self._next += 1
-        self._held[number] = time.monotonic()
+        lease = self._held[number] = Lease(time.monotonic() + self._max_s)
         try:
-            yield
+            yield lease
         finally:
             del self._held[number]
             self._ended.set()
@@ -59,9 +75,7 @@ class Leases:
         """Wait until all leases that are there now have ended or grown too old."""
         last = self._next
         while waits := [
-            start + self._max_s - time.monotonic()
-            for number, start in self._held.items()
-            if number < last
+            lease.ends - time.monotonic() for number, lease in self._held.items() if number < last
         ]:
             if max(waits) <= 0:
                 return
@@ -102,9 +116,8 @@ class Housekeeper:
             try:
                 while await self._round():
                     pass
-            except (StorageFullError, ReadOnlyError, BusyError) as error:
-                # Not ours to mend: tried again, and the store says to everyone why it takes no
-                # writes.
+            except StoreError as error:
+                # Not ours to mend: tried again, and the store says to everyone what is wrong.
                 log.warning("background work is held up: %s", error)
                 self._wake.set()
                 await asyncio.sleep(RETRY_S)
@@ -115,7 +128,7 @@ class Housekeeper:
     async def _round(self) -> bool:
         """One piece of each kind of work. True if there may be more."""
         sealed = await self._seal_some()
-        taken = await self._engine.write(_take_list_apart, 0, is_housekeeping=True)
+        taken = await self._take_list_apart()
         released = await self._release_some()
         tidied = await self._engine.write(lambda tx: tx.tidy(), 0, is_housekeeping=True)
         return sealed or taken or released or tidied
@@ -139,9 +152,8 @@ class Housekeeper:
             try:
                 plan = await self._engine.read(partial(_plan, file_id=file_id, limits=limits))
             except CorruptionError as error:
-                # Said once here; reading the file says it every time. Its tail stays in the log.
-                log.error("cannot seal a damaged file: %s", error)
-                self._damaged.add(file_id)
+                # Reading the file says it every time, here once. Its tail stays in the log.
+                self._leave_alone(file_id, error)
                 continue
             if plan is None:
                 gone.append(file_id)
@@ -163,7 +175,24 @@ class Housekeeper:
         cost = sum(len(piece.data) for chunks in sealed for piece in chunks.pieces)
         await self._engine.write(unit, cost, is_housekeeping=True)
 
+    def _leave_alone(self, file_id: int, error: CorruptionError) -> None:
+        log.error("background work passes over damaged file %d: %s", file_id, error)
+        self._damaged.add(file_id)
+
     # -- releasing
+
+    async def _take_list_apart(self) -> bool:
+        """Give up the references of one page of a deleted file. True if there was one."""
+        rows = await self._engine.read(partial(_released, limit=len(self._damaged) + 1))
+        file_ids = [file_id for (file_id,) in rows if file_id not in self._damaged]
+        if not file_ids:
+            return False
+        try:
+            unit = partial(_take_page, file_id=file_ids[0])
+            await self._engine.write(unit, 0, is_housekeeping=True)
+        except CorruptionError as error:
+            self._leave_alone(file_ids[0], error)
+        return True
 
     async def _release_some(self) -> bool:
         rows = await self._engine.read(_unused_chunks)
@@ -211,17 +240,23 @@ async def _unused_chunks(tx: ReadTx) -> list[tuple[int, ...]]:
     )
 
 
-async def _take_list_apart(tx: Tx) -> bool:
-    """Give up the references of one page of a deleted file. True if there was one."""
-    row = await tx.fetch_one("SELECT file_id, pages FROM released ORDER BY file_id LIMIT 1")
+async def _released(tx: ReadTx, limit: int) -> list[tuple[int, ...]]:
+    return await tx.fetch("SELECT file_id FROM released ORDER BY file_id LIMIT ?", (limit,))
+
+
+async def _take_page(tx: Tx, file_id: int) -> None:
+    """Give up the references of the last page of a deleted file."""
+    row = await tx.fetch_one(
+        "SELECT file_id, pages, row_check FROM released WHERE file_id = ?", (file_id,)
+    )
     if row is None:
-        return False
-    file_id, pages = row
-    page = await read_page(tx, file_id, pages - 1)
+        return
+    check_released(*row)
+    last = row[1] - 1
+    page = await read_page(tx, file_id, last)
     await take_references(tx, Counter(entry.digest for entry in page.entries))
-    await tx.execute("DELETE FROM list WHERE id = ?", (list_id(file_id, pages - 1),))
-    if pages > 1:
-        await tx.execute("UPDATE released SET pages = ? WHERE file_id = ?", (pages - 1, file_id))
+    await drop_pages(tx, file_id, last, last + 1)
+    if last:
+        await mark_released(tx, file_id, last)
     else:
         await tx.execute("DELETE FROM released WHERE file_id = ?", (file_id,))
-    return True

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from filestore.chunking import Piece, pack, unpack
 from filestore.engine.base import ReadTx, Tx
-from filestore.engine.schema import ENTRIES_PER_PAGE, ENTRY, list_id, row_check
+from filestore.engine.schema import ENTRIES_PER_PAGE, ENTRY, REFERENCE, list_id, row_check
 from filestore.errors import CorruptionError
 
 
@@ -64,21 +64,18 @@ async def read_pages(tx: ReadTx, file_id: int, pages: int) -> list[Page]:
 
 async def find_page(
     tx: ReadTx, file_id: int, pages: int, *, offset: int = -1, line: int = -1
-) -> int:
-    """The number of the last page that starts at or before `offset`, or at or before `line`."""
+) -> Page:
+    """The last page that starts at or before `offset`, or at or before `line`."""
+    found = await read_page(tx, file_id, 0)
     low, high = 0, pages - 1
     while low < high:
         middle = (low + high + 1) // 2
-        row = await tx.fetch_one(
-            "SELECT start_offset, start_line FROM list WHERE id = ?", (list_id(file_id, middle),)
-        )
-        if row is None:
-            raise CorruptionError(f"page {middle} of the chunk list is missing")
-        if (row[0] <= offset) if offset >= 0 else (row[1] <= line):
-            low = middle
+        page = await read_page(tx, file_id, middle)
+        if (page.start_offset <= offset) if offset >= 0 else (page.start_line <= line):
+            found, low = page, middle
         else:
             high = middle - 1
-    return low
+    return found
 
 
 def locate(starts: Sequence[int], value: int) -> int:
@@ -147,7 +144,8 @@ async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]
     for digest, count in wanted.items():
         row = await tx.fetch_one("SELECT id FROM chunk WHERE hash = ?", (digest,))
         if row is not None:
-            await tx.execute("UPDATE chunk SET refs = refs + ? WHERE id = ?", (count, row[0]))
+            more = count * REFERENCE
+            await tx.execute("UPDATE chunk SET refs = refs + ? WHERE id = ?", (more, row[0]))
             continue
         piece = by_digest[digest]
         # Not packed beforehand: it was taken for known, but its chunk has been released since.
@@ -155,7 +153,7 @@ async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]
         chunk_id = tx.next_version()
         await tx.execute(
             "INSERT INTO chunk (id, hash, size, codec, refs) VALUES (?, ?, ?, ?, ?)",
-            (chunk_id, digest, len(piece.data), codec, count),
+            (chunk_id, digest, len(piece.data), codec, count * REFERENCE),
         )
         await tx.execute("INSERT INTO chunk_data (id, data) VALUES (?, ?)", (chunk_id, stored))
 
@@ -164,7 +162,7 @@ async def count_references(tx: Tx, counts: Counter[bytes]) -> None:
     """Count more references to chunks that are all there already."""
     await tx.execute_many(
         "UPDATE chunk SET refs = refs + ? WHERE hash = ?",
-        [(count, digest) for digest, count in counts.items()],
+        [(count * REFERENCE, digest) for digest, count in counts.items()],
     )
 
 
@@ -172,8 +170,24 @@ async def take_references(tx: Tx, counts: Counter[bytes]) -> None:
     """Count fewer references; chunks that nobody needs any more are released in the background."""
     await tx.execute_many(
         "UPDATE chunk SET refs = refs - ? WHERE hash = ?",
-        [(count, digest) for digest, count in counts.items()],
+        [(count * REFERENCE, digest) for digest, count in counts.items()],
     )
+
+
+async def mark_released(tx: Tx, file_id: int, pages: int) -> None:
+    """Leave the list of a deleted file to be taken apart in the background."""
+    await tx.execute(
+        "INSERT INTO released (file_id, pages, row_check) VALUES (?, ?, ?) "
+        "ON CONFLICT (file_id) DO UPDATE "
+        "SET pages = excluded.pages, row_check = excluded.row_check",
+        (file_id, pages, row_check(file_id, pages)),
+    )
+
+
+def check_released(file_id: int, pages: int, check: bytes) -> None:
+    """Raise if the row is damaged: it might name a file that is still there."""
+    if check != row_check(file_id, pages):
+        raise CorruptionError(f"the note to release file {file_id} fails its check")
 
 
 async def load_chunk(tx: ReadTx, entry: Entry) -> bytes:

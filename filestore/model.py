@@ -18,6 +18,7 @@ ChangeKind = Literal[
 
 ZONE_NAME_CHARS_MAX = 256
 FILE_NAME_CHARS_MAX = 128
+SHOWN_CHARS_MAX = 80
 PIECE_BYTES_MAX = 1 << 20
 """`open_read` yields pieces of at most this size, and no chunk is larger."""
 
@@ -134,13 +135,14 @@ def check_file_name(name: str, operation: str) -> str:
     return _check_name(name, FILE_NAME_CHARS_MAX, "file", operation)
 
 
-def _check_name(value: str, chars_max: int, what: str, operation: str) -> str:
+def _check_name(value: object, chars_max: int, what: str, operation: str) -> str:
     # isprintable() is False for control and format characters, surrogates, unassigned code points
     # and every separator but the plain space: exactly what must not be in a name that people see
     # and scripts quote.
-    if 0 < len(value) <= chars_max and value.isprintable():
+    if isinstance(value, str) and 0 < len(value) <= chars_max and value.isprintable():
         return value
-    shown = ascii(value if isinstance(value, str) and len(value) <= 80 else str(value)[:80] + "…")
+    shown = ascii(value)
+    shown = shown if len(shown) <= SHOWN_CHARS_MAX else shown[:SHOWN_CHARS_MAX] + "…"
     raise InvalidNameError(
         f"invalid {what} name {shown}: must be 1 to {chars_max} printable characters",
         operation=operation,

@@ -7,7 +7,7 @@ stays readable.
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple, cast
+from typing import Any, LiteralString, NamedTuple, cast
 
 import orjson
 
@@ -32,6 +32,16 @@ _FILE_COLUMNS = (
 )
 FILE_BY_ID = (
     f"SELECT z.name, {_FILE_COLUMNS} FROM file f JOIN zone z ON z.id = f.zone_id WHERE f.id = ?"
+)
+_ZONE_COLUMNS = "id, name, version, created_ms, meta, row_check"
+_ZONES_FROM: LiteralString = (
+    f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name >= ? AND name < ? ORDER BY name LIMIT ?"
+)
+_ZONES_AFTER: LiteralString = (
+    f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name > ? AND name < ? ORDER BY name LIMIT ?"
+)
+_ZONES_DOWN: LiteralString = (
+    f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name >= ? AND name < ? ORDER BY name DESC LIMIT ?"
 )
 _OPEN = tuple(Open)
 NAME_AFTER_ALL = "\U0010ffff"
@@ -116,27 +126,20 @@ class ReadTransaction:
         if limit < 1:
             raise InvalidArgumentError(f"limit must be 1 or more, not {limit}", operation="zones")
         low, high = prefix, prefix + NAME_AFTER_ALL
-        columns = "id, name, version, created_ms, meta, row_check"
+        # One lower bound and no more: of two, the database might scan from the wrong one.
+        query = _ZONES_FROM
         if reverse:
+            query = _ZONES_DOWN
             high = min(high, after) if after is not None else high
-            rows = await self._reader.fetch(
-                f"SELECT {columns} FROM zone WHERE name >= ? AND name < ? ORDER BY name DESC LIMIT ?",
-                (low, high, limit + 1),
-            )
-        else:
-            # Names have no character below the space, so after + NUL is the first name behind it.
-            low = max(low, after + "\0") if after is not None else low
-            rows = await self._reader.fetch(
-                f"SELECT {columns} FROM zone WHERE name >= ? AND name < ? ORDER BY name LIMIT ?",
-                (low, high, limit + 1),
-            )
+        elif after is not None and after >= prefix:
+            query, low = _ZONES_AFTER, after
+        rows = await self._reader.fetch(query, (low, high, limit + 1))
         found = [_zone_row(row).info() for row in rows[:limit]]
         return ZonePage(found, found[-1].name if len(rows) > limit else None)
 
     async def zone_row(self, zone: str) -> ZoneRow | None:
         row = await self._reader.fetch_one(
-            "SELECT id, name, version, created_ms, meta, row_check FROM zone WHERE name = ?",
-            (zone,),
+            f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name = ?", (zone,)
         )
         return _zone_row(row) if row else None
 
@@ -252,8 +255,8 @@ class ReadTransaction:
         if start >= stop:
             return [], start
         try:
-            number = await find_page(self._reader, row.id, row.pages, offset=start)
-            page = await read_page(self._reader, row.id, number)
+            page = await find_page(self._reader, row.id, row.pages, offset=start)
+            number = page.number
             starts = list(
                 accumulate((entry.size for entry in page.entries), initial=page.start_offset)
             )
@@ -345,13 +348,10 @@ class ReadTransaction:
         self, zone: str, row: FileRow, target: int, gathered: "_Gathered"
     ) -> bool:
         try:
-            number = (
-                await find_page(self._reader, row.id, row.pages, line=max(target, 0))
-                if target >= 0
-                else 0
-            )
-            for at_page in range(number, row.pages):
-                page = await read_page(self._reader, row.id, at_page)
+            page = await find_page(self._reader, row.id, row.pages, line=max(target, 0))
+            for number in range(page.number, row.pages):
+                if number > page.number:
+                    page = await read_page(self._reader, row.id, number)
                 lines = list(
                     accumulate((entry.ended for entry in page.entries), initial=page.start_line)
                 )

@@ -107,7 +107,7 @@ def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
 
 
 async def place(tx: Tx, file_id: int, page: Page | None, sealed: Sealed) -> int:
-    """Put sealed chunks in place of the joined ones, the last of `page`. Returns all pages' count."""
+    """Put sealed chunks in place of the joined ones, the last of `page`. Returns the page count."""
     kept = list(page.entries) if page else []
     for entry in reversed(sealed.joined):
         assert kept.pop() == entry, "joined chunks are the last of the last page"

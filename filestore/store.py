@@ -23,7 +23,7 @@ from filestore.clock import Clock, system_clock
 from filestore.engine.base import Engine, ReadTx, ReadUnit, Tx
 from filestore.engine.sqlite import ReadOnlySqliteEngine, open_engine
 from filestore.engine.writer import Failpoint
-from filestore.errors import InvalidArgumentError
+from filestore.errors import BusyError, CorruptionError, InvalidArgumentError
 from filestore.files import (
     FolderLock,
     HolderKind,
@@ -47,7 +47,7 @@ from filestore.model import (
     check_file_name,
     check_zone_name,
 )
-from filestore.reading import ReadTransaction, cut_range
+from filestore.reading import ReadPlan, ReadTransaction, cut_range
 from filestore.transaction import Transaction, check_append, check_write, join_lines
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ class FileStore:
         return await self._prepare(data, None)
 
     async def append(self, zone: str, name: str, data: bytes) -> Appended:
-        """Add bytes at the end of a file, making it if missing. Durable on return; all or nothing."""
+        """Add bytes at the end of a file, made if missing. Durable on return; all or nothing."""
         check_append(len(data), self.limits)
         kept = bytes(data)
         return await self._write(lambda tx: tx.append(zone, name, kept), len(kept))
@@ -248,14 +248,25 @@ class FileStore:
         self, zone: str, name: str, offset: int = 0, length: int | None = None
     ) -> AsyncIterator[bytes]:
         """Stream a file as it was at the start, in pieces of at most 1 MiB, in constant memory."""
-        with self._leases.hold():
+        with self._leases.hold() as lease:
             plan = await self._read(
                 lambda tx: tx.plan_read(zone, name, offset, length, "open_read")
             )
             at = plan.offset
             for batch in _batches(plan.entries):
                 load = partial(_load, zone=zone, name=name, entries=batch, offset=at)
-                data = await self._read(load)
+                try:
+                    data = await self._read(load)
+                except CorruptionError:
+                    # Without a lease a chunk may also be gone because the file has moved on.
+                    is_kept = self._lock is not None and not lease.is_over
+                    if is_kept or await self._read(partial(_is_unchanged, zone=zone, plan=plan)):
+                        raise
+                    raise BusyError(
+                        "the file was replaced while it was being read",
+                        operation="open_read",
+                        hint="read it again from the start",
+                    ) from None
                 start, stop = max(plan.start - at, 0), min(plan.stop - at, len(data))
                 at += len(data)
                 if start < stop:
@@ -307,7 +318,7 @@ class FileStore:
         )
 
     def changes(self, prefix: str = "", since: int | None = None) -> Subscription:
-        """Follow committed changes to zones with `prefix`, after position `since` or from now on."""
+        """Follow committed changes to zones with `prefix`, after position `since` or from now."""
         return subscribe(self._feed, prefix, since)
 
     # -- upkeep
@@ -395,6 +406,11 @@ async def _load(
         pieces.append(await tx.chunk(zone, name, entry, offset))
         offset += entry.size
     return b"".join(pieces)
+
+
+async def _is_unchanged(tx: ReadTransaction, zone: str, plan: ReadPlan) -> bool:
+    head = await tx.head(zone, plan.head.row.name)
+    return head is not None and head.row == plan.head.row
 
 
 async def _nothing(_: ReadTx) -> None:

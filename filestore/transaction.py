@@ -21,7 +21,15 @@ from filestore.errors import (
     VersionConflictError,
 )
 from filestore.lines import Open, count_ended, split_lines
-from filestore.lists import Entry, count_references, read_page, read_pages, replace_list, write_page
+from filestore.lists import (
+    Entry,
+    count_references,
+    mark_released,
+    read_page,
+    read_pages,
+    replace_list,
+    write_page,
+)
 from filestore.model import (
     Appended,
     Change,
@@ -97,9 +105,9 @@ class Transaction(ReadTransaction):
         check_zone_name(zone, "append")
         check_file_name(name, "append")
         check_append(len(data), self._limits)
-        head = await self._head_to_append(zone, name)
         if not data:
-            return Appended(head.size, head.size, head.version)
+            return await self._append_nothing(zone, name)
+        head = await self._head_to_append(zone, name)
         before = await self._open_bytes(zone, name, head) if head.open is Open.BLANK else b""
         ended, state = count_ended(data, before, head.open)
         version = await self._append(zone, head, data, ended, state)
@@ -156,7 +164,8 @@ class Transaction(ReadTransaction):
             await self._save_zone(row._replace(meta=blob, version=position))
         else:
             await self._save(zone, row._replace(meta=blob))
-        self._tx.publish(Change(position, "meta", zone, name, position))
+        version = position if isinstance(row, ZoneRow) else (await self.head_of(zone, row)).version
+        self._tx.publish(Change(position, "meta", zone, name, version))
         return decode_meta(blob)
 
     async def delete_file(self, zone: str, name: str) -> bool:
@@ -241,6 +250,13 @@ class Transaction(ReadTransaction):
         )
         return version
 
+    async def _append_nothing(self, zone: str, name: str) -> Appended:
+        head = await self.head(zone, name)
+        if head is None:
+            head = await self._head_to_append(zone, name)
+            self._publish("append", zone, name, head.version, 0, 0)
+        return Appended(head.size, head.size, head.version)
+
     async def _head_to_append(self, zone: str, name: str) -> Head:
         head = await self.head(zone, name)
         if head is None:
@@ -286,7 +302,8 @@ class Transaction(ReadTransaction):
     async def _insert(self, zone: str, row: FileRow) -> None:
         await self._tx.execute(
             "INSERT INTO file (id, zone_id, name, version, size, ended, open, created_ms, "
-            "modified_ms, pages, digest, meta, row_check) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "modified_ms, pages, digest, meta, row_check) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, row_check(*row)),
         )
         self._tx.rows[zone, row.name] = row
@@ -352,9 +369,7 @@ class Transaction(ReadTransaction):
         """Delete a file's row; its list is taken apart in the background."""
         await self._tx.execute("DELETE FROM file WHERE id = ?", (row.id,))
         if row.pages:
-            await self._tx.execute(
-                "INSERT INTO released (file_id, pages) VALUES (?, ?)", (row.id, row.pages)
-            )
+            await mark_released(self._tx, row.id, row.pages)
         await self._tx.tail_drop(row.id, self._tx.next_version())
 
     def _publish(

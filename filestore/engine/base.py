@@ -73,6 +73,9 @@ class ReadTx(Protocol):
     async def tail_damage(self, file_id: int) -> Damage | None:
         """Set when appended bytes of this file were found damaged."""
 
+    async def damage(self) -> Sequence[Damage]:
+        """Damage to appended bytes of which not even the file is known."""
+
 
 class Tx(ReadTx, Protocol):
     """What a unit may do while writing."""

@@ -23,10 +23,12 @@ else:
         import sqlite3 as driver
 
 Connection = driver.Connection
+Cursor = driver.Cursor
 Error = driver.Error
 SQLITE_VERSION = driver.sqlite_version
 LIBRARY = driver.__name__.partition(".")[0]
 
+BUSY_TIMEOUT_MS = 5000
 _PRIMARY = 0xFF
 _BUSY, _IOERR, _CORRUPT, _FULL, _NOTADB = 5, 10, 11, 13, 26
 
@@ -49,7 +51,7 @@ def connect(
             isolation_level=None,
             check_same_thread=False,
             cached_statements=256,
-            timeout=5.0,
+            timeout=BUSY_TIMEOUT_MS / 1000,
         )
         connection.execute(f"PRAGMA cache_size = {-4096 if read_only else -16384}")
         connection.execute("PRAGMA trusted_schema = OFF")
@@ -82,7 +84,8 @@ def translate(error: Error, operation: str) -> StoreError:
         return StorageFullError("the disk is full", operation=operation)
     if primary == _IOERR:
         return IoFailure(f"input/output error: {text}", operation=operation)
-    if primary in (_CORRUPT, _NOTADB):
+    # The driver itself, without a code, refuses a text column that is not UTF-8.
+    if primary in (_CORRUPT, _NOTADB) or (code is None and "decode to UTF-8" in text):
         return CorruptionError(f"the database is damaged: {text}", operation=operation)
     if primary == _BUSY:
         return BusyError(f"the database is busy: {text}", retry_after_ms=100, operation=operation)

@@ -6,14 +6,16 @@ write a row without records.
 
 A row's data (little endian):
 
-    u32 count count × header   file_id u64 · version u64 · offset u64 · line u64 · modified_ms i64 ·
-    length u32 ·
-                     ended u32 · open u32 · data check u64 · header check u64
+    count u32 · check u64
+    count × header   file_id u64 · version u64 · offset u64 · line u64 · modified_ms i64 ·
+                     length u32 · ended u32 · open u32 · data check u64 · file_id u64 ·
+                     header check u64
     the bytes of all records, in the same order
 
-The data check is XXH3-64 of the record's bytes; the header check is XXH3-64 of the header before
-it. Since the header names file, offset and length, a flipped bit can neither change bytes nor move
-them elsewhere unseen, and damage to one record leaves the others readable.
+All checks are XXH3-64: the row's of seq and count, the data check of the record's bytes, the header
+check of the header before it. Since the header names file, offset and length, a flipped bit can
+neither change bytes nor move them elsewhere unseen. The file is named twice, so that damage to one
+of the two still leaves the right file under suspicion.
 
 A record counts only while `record.version > file.version`: sealing or replacing a file moves its
 version past the records, so they need not be deleted at once, and a crash between the two is
@@ -23,22 +25,22 @@ harmless.
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
-from struct import error as StructError
 
 from xxhash import xxh3_64_intdigest
 
 from filestore.engine.base import Damage, TailRecord
 from filestore.lines import Open
 
-_COUNT = Struct("<I")
-_HEADER = Struct("<QQQQqIIIQ")
+_ROW = Struct("<IQ")
+_ROW_CHECKED = Struct("<QI")
+_HEADER = Struct("<QQQQqIIIQQ")
 _CHECK = Struct("<Q")
 _HEADER_BYTES = _HEADER.size + _CHECK.size
 
 
-def encode(records: Sequence[tuple[int, TailRecord]]) -> bytes:
+def encode(seq: int, records: Sequence[tuple[int, TailRecord]]) -> bytes:
     """Lay out one row."""
-    parts = [_COUNT.pack(len(records))]
+    parts = [_ROW.pack(len(records), _row_check(seq, len(records)))]
     for file_id, record in records:
         version, offset, line, ended, state, modified_ms, data = record
         head = _HEADER.pack(
@@ -51,6 +53,7 @@ def encode(records: Sequence[tuple[int, TailRecord]]) -> bytes:
             ended,
             state,
             xxh3_64_intdigest(data),
+            file_id,
         )
         parts.append(head)
         parts.append(_CHECK.pack(xxh3_64_intdigest(head)))
@@ -60,34 +63,47 @@ def encode(records: Sequence[tuple[int, TailRecord]]) -> bytes:
 
 def decode(seq: int, row: bytes) -> Iterator[tuple[int, TailRecord] | Damage]:
     """Read one row back. Yields a Damage in place of each record that fails its check."""
-    try:
-        (count,) = _COUNT.unpack_from(row)
-        at = _COUNT.size + count * _HEADER_BYTES
-        if at > len(row):
-            raise StructError("the count is larger than the row")
-    except StructError as error:
-        yield Damage(f"log row {seq} is unreadable ({error})", seq, None, None)
-        return
+    count, check = _ROW.unpack_from(row) if len(row) >= _ROW.size else (0, 0)
+    if check != _row_check(seq, count) or len(row) < _ROW.size + count * _HEADER_BYTES:
+        yield Damage(f"log row {seq} fails its check", seq, None, None)
+        # Each header has a check of its own, so they still tell how many there are.
+        count = (len(row) - _ROW.size) // _HEADER_BYTES
+        count = next((n for n in range(count) if _header(row, n) is None), max(count, 0))
+    at = _ROW.size + count * _HEADER_BYTES
     for index in range(count):
-        start = _COUNT.size + index * _HEADER_BYTES
-        head = row[start : start + _HEADER.size]
-        file_id, version, offset, line, modified_ms, length, ended, state, check = _HEADER.unpack(
-            head
-        )
-        (head_check,) = _CHECK.unpack_from(row, start + _HEADER.size)
-        if head_check != xxh3_64_intdigest(head):
-            yield Damage(f"log row {seq}: header {index} fails its check", seq, file_id, None)
+        header = _header(row, index)
+        if header is None:
             # Its length cannot be trusted, so neither can the place of the records that follow.
-            for later in range(index + 1, count):
-                (owner,) = _CHECK.unpack_from(row, _COUNT.size + later * _HEADER_BYTES)
-                yield Damage(f"log row {seq}: record {later} lost its place", seq, owner, None)
+            for lost in range(index, count):
+                yield from _lost_record(seq, row, lost)
             return
+        file_id, version, offset, line, modified_ms, length, ended, state, check, _ = header
         data = row[at : at + length]
         at += length
         if len(data) != length or xxh3_64_intdigest(data) != check:
             yield Damage(f"log row {seq}: bytes fail their check", seq, file_id, offset)
-            continue
-        yield file_id, TailRecord(version, offset, line, ended, Open(state), modified_ms, data)
+        else:
+            yield file_id, TailRecord(version, offset, line, ended, Open(state), modified_ms, data)
+
+
+def _row_check(seq: int, count: int) -> int:
+    return xxh3_64_intdigest(_ROW_CHECKED.pack(seq, count))
+
+
+def _header(row: bytes, index: int) -> tuple[int, ...] | None:
+    """The fields of one header, None if it fails its check."""
+    start = _ROW.size + index * _HEADER_BYTES
+    (check,) = _CHECK.unpack_from(row, start + _HEADER.size)
+    if check != xxh3_64_intdigest(row[start : start + _HEADER.size]):
+        return None
+    return _HEADER.unpack_from(row, start)
+
+
+def _lost_record(seq: int, row: bytes, index: int) -> Iterator[Damage]:
+    """A record whose place is not known; its header may be wrong about the file, but not twice."""
+    fields = _HEADER.unpack_from(row, _ROW.size + index * _HEADER_BYTES)
+    for file_id in {fields[0], fields[-1]}:
+        yield Damage(f"log row {seq}: record {index} lost its place", seq, file_id, None)
 
 
 class Tail:
@@ -144,11 +160,11 @@ class Tails(dict[int, Tail]):
         self.lost: list[Damage] = []
         """Damage that names no file."""
 
-    def load(self, seq: int, row: bytes) -> list[int] | None:
+    def load(self, seq: int, row: bytes | None) -> list[int] | None:
         """Take in one stored row. Returns the files it names, or None if it is damaged."""
         file_ids: list[int] = []
         is_whole = True
-        for item in decode(seq, row):
+        for item in decode(seq, row or b""):
             if isinstance(item, Damage):
                 is_whole = False
                 if item.file_id is None:

@@ -14,7 +14,7 @@ from typing import Any, LiteralString
 from filestore.engine import driver
 from filestore.engine.base import Damage, ReadUnit, Row, T, TailRecord, Value, undriven
 from filestore.engine.log import Tails
-from filestore.errors import BackendError, ClosedError, InvalidArgumentError
+from filestore.errors import BackendError, ClosedError, CorruptionError, InvalidArgumentError
 
 SNAPSHOT_RETRIES_MAX = 1000
 
@@ -61,6 +61,9 @@ class ReaderTx:
         tail = self._tails.get(file_id)
         return tail.damage if tail else None
 
+    async def damage(self) -> Sequence[Damage]:
+        return self._tails.lost
+
 
 def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     """Drive a unit that never really suspends."""
@@ -77,10 +80,15 @@ class Readers:
     """A few threads that serve reads from one queue."""
 
     def __init__(
-        self, connect: Callable[[], driver.Connection], tails: TailSource, count: int
+        self,
+        connect: Callable[[], driver.Connection],
+        tails: TailSource,
+        is_current: Callable[[driver.Connection], bool],
+        count: int,
     ) -> None:
         self._connect = connect
         self._tails = tails
+        self._is_current = is_current
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[tuple[ReadUnit[Any], asyncio.Future[Any]] | None] = (
             queue.SimpleQueue()
@@ -154,15 +162,23 @@ class Readers:
                 connection = self._connections.get(index)
                 if connection is None:
                     connection = self._connections[index] = self._connect()
-                connection.execute("BEGIN")
                 try:
+                    connection.execute("BEGIN")
                     row = connection.execute("SELECT max(seq) FROM log").fetchone()
                     tx = ReaderTx(connection, self._tails(connection), row[0] or 0)
-                    return run_to_end(unit(tx))
+                    result = run_to_end(unit(tx))
+                    if self._is_current(connection):
+                        return result
                 except _Stale:
                     continue
+                except (driver.Error, CorruptionError):
+                    if self._is_current(connection):
+                        raise
                 finally:
-                    connection.execute("ROLLBACK")
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+                del self._connections[index]
+                connection.close()
         raise BackendError("the file was being sealed at every attempt to read it")
 
 

@@ -17,8 +17,12 @@ APPLICATION_ID = 0x7A6F6E64
 FORMAT_VERSION = 1
 PAGE_BYTES = 4096
 
-LIST_PAGE_BITS = 24
+LIST_PAGE_BITS = 20
+"""16 TiB of sealed stream in one file; 43 bits are left for ids, which is 8 · 10¹² writes."""
 ENTRIES_PER_PAGE = 64
+REFERENCE = 65537
+"""`chunk.refs` counts in steps of this prime, so that a flipped bit shows (the count is not a
+multiple any more) and can never make a chunk look unused."""
 ENTRY = Struct("<32sII")
 """One list entry: chunk hash, size, lines that end in it."""
 
@@ -43,7 +47,8 @@ TABLES: tuple[LiteralString, ...] = (
         codec INTEGER NOT NULL, refs INTEGER NOT NULL)""",
     "CREATE TABLE chunk_data (id INTEGER PRIMARY KEY, data BLOB NOT NULL)",
     "CREATE INDEX chunk_unused ON chunk (id) WHERE refs = 0",
-    "CREATE TABLE released (file_id INTEGER PRIMARY KEY, pages INTEGER NOT NULL)",
+    """CREATE TABLE released (
+        file_id INTEGER PRIMARY KEY, pages INTEGER NOT NULL, row_check BLOB NOT NULL)""",
     "CREATE TABLE log (seq INTEGER PRIMARY KEY, data BLOB NOT NULL)",
 )
 
@@ -56,4 +61,5 @@ def row_check(*values: int | str | bytes | None) -> bytes:
 
 def list_id(file_id: int, page: int) -> int:
     """The id of a list page."""
+    assert page < 1 << LIST_PAGE_BITS, page
     return file_id << LIST_PAGE_BITS | page

@@ -9,10 +9,12 @@ and then forgets), the database is opened again and checked, and only then are w
 """
 
 import asyncio
+import logging
 import os
 import queue
+import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from filestore.errors import (
     CommitUnknownError,
     CorruptionError,
     ForeignDatabaseError,
+    FormatError,
     NewerFormatError,
     NotFoundError,
     ReadOnlyError,
@@ -38,6 +41,10 @@ from filestore.files import sync_folder
 from filestore.model import Change, Limits, Sync
 
 BUSY_RETRY_MS = 50
+LOG_ROWS = "SELECT seq, CAST(data AS BLOB) FROM log WHERE seq > ? ORDER BY seq"
+"""The cast keeps a flipped type bit from handing out something else than bytes."""
+
+log = logging.getLogger("zoned.store")
 
 OnCommit = Callable[[list[Change], int], None]
 
@@ -67,15 +74,23 @@ class SqliteEngine:
         self._waiting_units = 0
         self._waiting_bytes = 0
         self._closed = False
-        self.trouble: str | None = None
+        self._trouble: str | None = None
         self.position = 0
         self._tails = Tails()
         self._open_writer(0)
         self._readers = Readers(
-            lambda: driver.connect(path, read_only=True), lambda _: self._tails, limits.readers
+            lambda: driver.connect(path, read_only=True),
+            lambda _: self._tails,
+            lambda _: True,
+            limits.readers,
         )
         self._thread = threading.Thread(target=self._run, name="zoned-writer", daemon=True)
         self._thread.start()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why writes are refused now, or None."""
+        return self._trouble or ("the disk is full" if self._writer.is_full else None)
 
     @property
     def needs_sealing(self) -> bool:
@@ -87,8 +102,8 @@ class SqliteEngine:
     ) -> T:
         if self._closed:
             raise ClosedError("the store is closed")
-        if self.trouble is not None:
-            raise ReadOnlyError(self.trouble)
+        if self._trouble is not None:
+            raise ReadOnlyError(self._trouble)
         if self._writer.is_full:
             raise StorageFullError("the disk is full")
         if not is_housekeeping:
@@ -131,61 +146,68 @@ class SqliteEngine:
                     return
             except GroupLostError as lost:
                 self._start_over(str(lost.error))
-                unknown = CommitUnknownError(f"the commit failed: {lost.error.message}")
+                unknown = CommitUnknownError(f"the commit failed: {lost.error}")
                 unknown.__cause__ = lost.error
-                self._committed(
-                    [(job.future, None, unknown) for job in lost.group],
-                    lost.cost_bytes,
-                    [],
-                    self.position,
-                )
-            except driver.IoFailure as error:
+                outcomes: list[Outcome] = [(job.future, None, unknown) for job in lost.group]
+                self._committed(outcomes, lost.group, [], self.position)
+            except Exception as error:  # nobody may be left waiting for a writer that has ended
+                log.exception("the writer failed between two groups")
                 self._start_over(str(error))
-            if self.trouble is not None:
-                self._refuse_all(self.trouble)
+            if self._trouble is not None:
+                self._refuse_all(self._trouble)
                 return
 
     def _start_over(self, reason: str) -> None:
         """Close everything, open again, check, recover; stay read-only if that does not succeed."""
-        self.trouble = f"recovering from: {reason}"
+        self._trouble = f"recovering from: {reason}"
         self._readers.pause()
-        version = self._writer_tx.version
         try:
             self._close_connection()
             self._tails = Tails()
-            self._open_writer(version)
-            self.trouble = None
-        except StoreError as error:
-            self.trouble = f"read-only after an input/output error ({reason}): {error}"
+            self._open_writer(self._writer_tx.version)
+            self._readers.resume()
+            self._check_quickly()
+            self._trouble = None
+        except (StoreError, driver.Error) as error:
+            self._trouble = f"read-only after a failure of the disk ({reason}): {error}"
         finally:
             self._readers.resume()
-        self._loop.call_soon_threadsafe(self._on_gap)
+        self._on_loop(self._on_gap)
+
+    def _check_quickly(self) -> None:
+        """Have SQLite look at all its pages; readers go on meanwhile."""
+        with driver.translated("check"):
+            ((found,),) = self._connection.execute("PRAGMA quick_check(1)").fetchall()
+        if found != "ok":
+            raise CorruptionError(f"the database is damaged: {found}", operation="check")
 
     def _refuse_all(self, trouble: str) -> None:
         while (job := self._jobs.get()) is not None:
-            self._committed(
-                [(job.future, None, ReadOnlyError(trouble))], job.cost_bytes, [], self.position
-            )
+            self._committed([(job.future, None, ReadOnlyError(trouble))], [job], [], self.position)
 
     def _open_writer(self, version_min: int) -> None:
         self._connection = driver.connect(self._path, read_only=False, sync=self._sync)
-        log = LogRows()
-        with driver.translated("open"):
-            check_start(self._connection, self._path)
-            for seq, row in self._connection.execute("SELECT seq, data FROM log ORDER BY seq"):
-                file_ids = self._tails.load(seq, row)
-                if file_ids is not None:
-                    log.add(seq, len(row), file_ids)
-                version_min = max(version_min, seq)
+        rows = LogRows()
+        try:
+            with driver.translated("open"):
+                check_start(self._connection, self._path)
+                for seq, row in self._connection.execute(LOG_ROWS, (0,)):
+                    file_ids = self._tails.load(seq, row)
+                    if file_ids is not None:
+                        rows.add(seq, len(row), file_ids)
+                    version_min = max(version_min, seq)
+        except StoreError:
+            self._connection.close()
+            raise
         self.position = version_min
         self._writer_tx = WriterTx(
-            self._connection, self._tails, log, version_min, self._clock, self._limits
+            self._connection, self._tails, rows, version_min, self._clock, self._limits
         )
         self._writer = Writer(
             self._connection,
             self._writer_tx,
             self._tails,
-            log,
+            rows,
             self._limits,
             self._failpoint,
             self._committed,
@@ -196,27 +218,34 @@ class SqliteEngine:
             self._connection.close()
         except driver.Error as error:
             # Closing rolls back; what it could not do is found by the check that follows.
-            self.trouble = f"{self.trouble}; closing: {error}"
+            self._trouble = f"{self._trouble}; closing: {error}"
 
     def _close_writer(self) -> None:
-        if self.trouble is None and not self._writer.is_full:
+        if self._trouble is None and not self._writer.is_full:
             with driver.translated("close"):
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         self._close_connection()
 
     def _committed(
-        self, outcomes: list[Outcome], cost: int, changes: list[Change], version: int
+        self, outcomes: list[Outcome], jobs: Sequence[Job], changes: list[Change], version: int
     ) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._settle, outcomes, cost, changes, version)
+        self._on_loop(self._settle, outcomes, jobs, changes, version)
+
+    def _on_loop(self, call: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            # The event loop has ended without closing the store, so nobody is left to be told.
+            if not self._loop.is_closed():
+                raise
 
     # -- event loop thread
 
     def _settle(
-        self, outcomes: list[Outcome], cost: int, changes: list[Change], version: int
+        self, outcomes: list[Outcome], jobs: Sequence[Job], changes: list[Change], version: int
     ) -> None:
-        self._waiting_units -= len(outcomes) or (1 if cost else 0)
-        self._waiting_bytes -= cost
+        self._waiting_units -= len(jobs)
+        self._waiting_bytes -= sum(job.cost_bytes for job in jobs)
         self.position = max(self.position, version)
         self._on_commit(changes, version)
         settle(outcomes)
@@ -230,7 +259,7 @@ class ReadOnlySqliteEngine:
         self.needs_sealing = False
         self._path = path
         self._views: dict[int, _LogView] = {}
-        self._readers = Readers(self._connect, self._view, limits.readers)
+        self._readers = Readers(self._connect, self._view, self._is_current, limits.readers)
 
     @property
     def position(self) -> int:
@@ -248,18 +277,27 @@ class ReadOnlySqliteEngine:
         await self._readers.close()
 
     def _connect(self) -> driver.Connection:
-        connection = connect_read_only(self._path)
-        self._views[id(connection)] = _LogView()
+        # With an empty WAL nothing changes but by a writer that starts later, and that is noticed;
+        # without immutable=1 SQLite would have to create files, or fail on a read-only disk.
+        untouched = _untouched(self._path)
+        connection = connect_read_only(self._path, is_immutable=untouched is not None)
+        self._views[id(connection)] = _LogView(untouched)
         return connection
 
     def _view(self, connection: driver.Connection) -> Tails:
         return self._views[id(connection)].refresh(connection)
 
+    def _is_current(self, connection: driver.Connection) -> bool:
+        """False once a writer has come to a database that was opened as immutable."""
+        found = self._views[id(connection)].untouched
+        return found is None or found == _untouched(self._path)
+
 
 class _LogView:
     """The tails as one read-only connection sees them, brought up to date at each snapshot."""
 
-    def __init__(self) -> None:
+    def __init__(self, untouched: tuple[int, int, int] | None) -> None:
+        self.untouched = untouched
         self.seq = 0
         self._tails = Tails()
 
@@ -268,27 +306,21 @@ class _LogView:
         if last != self.seq:
             for tail in self._tails.values():
                 tail.prune(first - 1)
-            rows = connection.execute(
-                "SELECT seq, data FROM log WHERE seq > ? ORDER BY seq", (self.seq,)
-            )
-            for seq, row in rows:
+            for seq, row in connection.execute(LOG_ROWS, (self.seq,)):
                 self._tails.load(seq, row)
             self.seq = last
         return self._tails
 
 
-def connect_read_only(path: Path) -> driver.Connection:
-    """Connect without writing, and without leaving a WAL behind where there was none."""
+def connect_read_only(path: Path, *, is_immutable: bool) -> driver.Connection:
+    """Connect without writing; refuses what is not ours."""
     if not path.exists():
         raise NotFoundError(
             f"there is no store at {str(path)!r}",
             operation="open",
             hint="start `zoned serve` once to make one",
         )
-    # With an empty WAL nobody has it open, so nothing can change under an immutable connection but
-    # by a writer that starts later; without immutable=1 SQLite would have to create files, or fail
-    # on a read-only disk.
-    connection = driver.connect(path, read_only=True, immutable=not _wal_bytes(path))
+    connection = driver.connect(path, read_only=True, immutable=is_immutable)
     try:
         with driver.translated("open"):
             (application_id,) = connection.execute("PRAGMA application_id").fetchone()
@@ -315,10 +347,14 @@ def open_engine(
     on_gap: Callable[[], None],
 ) -> SqliteEngine:
     """Open or make the database at `path`. The caller holds the folder's lock."""
-    if not path.exists():
-        _create(path)
-    else:
+    if os.path.lexists(path):
         check_header(path)
+        if _wal_bytes(path):
+            # The WAL may hold a newer header. A connection that may write would change the file by
+            # closing, so look through one that may not.
+            connect_read_only(path, is_immutable=False).close()
+    else:
+        _create(path)
     return SqliteEngine(path, sync, clock, limits, failpoint, on_commit, on_gap)
 
 
@@ -329,6 +365,8 @@ def check_header(path: Path) -> None:
     A process that has the database open must not do this (closing any descriptor drops its POSIX
     locks), hence only before.
     """
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ForeignDatabaseError(f"{str(path)!r} is not a plain file", operation="open")
     with path.open("rb") as file:
         head = file.read(100)
     if len(head) < 100 or not head.startswith(schema.HEADER_MAGIC):
@@ -336,6 +374,14 @@ def check_header(path: Path) -> None:
     application_id = int.from_bytes(head[schema.HEADER_APPLICATION_ID_AT :][:4], "big")
     version = int.from_bytes(head[schema.HEADER_USER_VERSION_AT :][:4], "big")
     _check_identity(path, application_id, version)
+
+
+def _untouched(path: Path) -> tuple[int, int, int] | None:
+    """What tells that nobody has written to a database without a WAL; None if there is one."""
+    if _wal_bytes(path) or not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _wal_bytes(path: Path) -> int:
@@ -373,12 +419,25 @@ def check_start(connection: driver.Connection, path: Path) -> None:
     tables = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
     if sorted(sql for (sql,) in tables) != sorted(schema.TABLES):
         raise CorruptionError("the tables are not those of this format", operation="open")
+    # A damaged page could hide rows without a trace. The log is small, and nothing else tells which
+    # appends there were.
+    (found,) = connection.execute("PRAGMA quick_check(log)").fetchone()
+    if found != "ok":
+        raise CorruptionError(f"the log is damaged: {found}", operation="open")
 
 
 def _create(path: Path) -> None:
     """Make an empty store beside `path` and rename it into place."""
+    if _wal_bytes(path):
+        # SQLite would apply it to whatever database stands beside it.
+        raise FormatError(
+            f"{str(path)!r} is missing, but its write-ahead log is there",
+            operation="open",
+            hint="put the database back, or move the `-wal` file away to start anew",
+        )
     beside = path.with_name(path.name + ".new")
-    beside.unlink(missing_ok=True)
+    for left in ("", "-journal", "-wal", "-shm"):
+        beside.with_name(beside.name + left).unlink(missing_ok=True)
     os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     connection = driver.connect(beside, read_only=False)
     with driver.translated("create"):
@@ -387,7 +446,7 @@ def _create(path: Path) -> None:
             ("PRAGMA auto_vacuum = INCREMENTAL", ()),
             ("BEGIN IMMEDIATE", ()),
             *((sql, ()) for sql in schema.TABLES),
-            ("INSERT INTO log VALUES (1, ?)", (encode(()),)),
+            ("INSERT INTO log VALUES (1, ?)", (encode(1, ()),)),
             (f"PRAGMA application_id = {schema.APPLICATION_ID}", ()),
             (f"PRAGMA user_version = {schema.FORMAT_VERSION}", ()),
             ("COMMIT", ()),

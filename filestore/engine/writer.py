@@ -11,6 +11,9 @@ back.
 Memory follows the database: appends enter the tails before the commit (no reader looks past its own
 snapshot) and are taken out again if the unit or the commit fails; everything else changes after the
 commit.
+
+Whatever goes wrong, every job that was taken is answered: `run` raises GroupLostError, which
+carries the group whose outcome nobody knows.
 """
 
 import queue
@@ -35,11 +38,14 @@ EMPTY_TAILS_MAX = 1024
 TRIM_BYTES_MIN = 1 << 20
 SHRINK_PAGES = 256
 SHRINK_FREE_PAGES_MIN = 4096
+TRUNCATE_WAIT_MS = 50
 STATEMENT_BYTES = PAGE_BYTES + 24
 """A guess at what one statement adds to the WAL, besides its blobs."""
 
 Failpoint = Callable[[str], None]
 Outcome = tuple[Future[Any], Any, BaseException | None]
+Committed = Callable[[list[Outcome], "Sequence[Job]", list[Change], int], None]
+"""Told after each group: outcomes, jobs that wait no more, changes, the counter."""
 
 
 @dataclass(slots=True)
@@ -77,24 +83,25 @@ class WriterTx:
         self._limits = limits
         self._marks = (0, 0, 0)
         self._in_savepoint = False
+        self._failure: driver.Error | None = None
 
     # -- what a unit calls
 
     async def fetch(self, sql: LiteralString, params: Sequence[Value] = ()) -> list[Row]:
-        return self._connection.execute(sql, params).fetchall()
+        return self._run(self._connection.execute, sql, params)
 
     async def fetch_one(self, sql: LiteralString, params: Sequence[Value] = ()) -> Row | None:
-        row: Row | None = self._connection.execute(sql, params).fetchone()
-        return row
+        rows = self._run(self._connection.execute, sql, params)
+        return rows[0] if rows else None
 
     async def execute(self, sql: LiteralString, params: Sequence[Value] = ()) -> None:
         self._before_change(1, params)
-        self._connection.execute(sql, params)
+        self._run(self._connection.execute, sql, params)
 
     async def execute_many(self, sql: LiteralString, rows: Sequence[Sequence[Value]]) -> None:
         if rows:
             self._before_change(len(rows) // 8 + 1, rows[0])
-            self._connection.executemany(sql, rows)
+            self._run(self._connection.executemany, sql, rows)
 
     async def tail(self, file_id: int, after_version: int) -> Sequence[TailRecord]:
         tail = self._tails.get(file_id)
@@ -113,6 +120,9 @@ class WriterTx:
         tail = self._tails.get(file_id)
         return tail.damage if tail else None
 
+    async def damage(self) -> Sequence[Damage]:
+        return self._tails.lost
+
     async def tail_append(self, file_id: int, record: TailRecord) -> None:
         tail = self._tails.get(file_id)
         if tail is None:
@@ -130,17 +140,19 @@ class WriterTx:
 
     async def tidy(self) -> bool:
         count, size = self._log.droppable()
-        if size >= TRIM_BYTES_MIN:
+        is_long = self._log.bytes > self._limits.log_bytes_soft
+        if size >= TRIM_BYTES_MIN or (size and is_long):
             self._before_change(1, ())
             seqs = [(seq,) for seq in self._log.oldest(count)]
-            self._connection.executemany("DELETE FROM log WHERE seq = ?", seqs)
+            self._run(self._connection.executemany, "DELETE FROM log WHERE seq = ?", seqs)
             self.trimmed = count
-        (free,) = self._connection.execute("PRAGMA freelist_count").fetchone()
-        (total,) = self._connection.execute("PRAGMA page_count").fetchone()
+        ((free,),) = self._run(self._connection.execute, "PRAGMA freelist_count", ())
+        ((total,),) = self._run(self._connection.execute, "PRAGMA page_count", ())
         is_loose: bool = free > SHRINK_FREE_PAGES_MIN and free > total // 2
         if is_loose:
             self._before_change(SHRINK_PAGES, ())
-            self._connection.execute(f"PRAGMA incremental_vacuum({SHRINK_PAGES})").fetchall()
+            shrink = f"PRAGMA incremental_vacuum({SHRINK_PAGES})"
+            self._run(self._connection.execute, shrink, ())
         return is_loose
 
     def next_version(self) -> int:
@@ -155,8 +167,11 @@ class WriterTx:
     def begin_unit(self) -> None:
         self._marks = (len(self.records), len(self.changes), len(self.drops))
         self._in_savepoint = False
+        self._failure = None
 
     def end_unit(self) -> None:
+        if self._failure is not None:
+            raise self._failure
         if self._in_savepoint:
             self._connection.execute("RELEASE unit")
 
@@ -188,9 +203,22 @@ class WriterTx:
             file_id, _ = self.records.pop()
             self._tails[file_id].undo_append()
 
+    def _run(
+        self, call: Callable[..., driver.Cursor], sql: str, params: Sequence[Any]
+    ) -> list[Row]:
+        # Some errors make SQLite roll back by itself. A unit that catches one and goes on would
+        # then write outside of any transaction, so the first error is also the last statement.
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return call(sql, params).fetchall()
+        except driver.Error as error:
+            self._failure = error
+            raise
+
     def _before_change(self, statements: int, params: Sequence[Value]) -> None:
         if not self._in_savepoint:
-            self._connection.execute("SAVEPOINT unit")
+            self._run(self._connection.execute, "SAVEPOINT unit", ())
             self._in_savepoint = True
         blobs = sum(len(value) for value in params if type(value) is bytes)
         self.wal_bytes += statements * (STATEMENT_BYTES + blobs)
@@ -207,7 +235,7 @@ class Writer:
         log: LogRows,
         limits: Limits,
         failpoint: Failpoint | None,
-        committed: Callable[[list[Outcome], int, list[Change], int], None],
+        committed: Committed,
     ) -> None:
         self._connection = connection
         self._tx = tx
@@ -244,7 +272,7 @@ class Writer:
             if not job.future.cancelled():
                 group.append(job)
             else:
-                self._committed([], job.cost_bytes, [], self._tx.version)
+                self._committed([], [job], [], self._tx.version)
             try:
                 job = jobs.get_nowait()
             except queue.Empty:
@@ -252,30 +280,29 @@ class Writer:
         return group, True
 
     def _commit(self, group: list[Job]) -> None:
-        tx, cost = self._tx, sum(job.cost_bytes for job in group)
+        tx = self._tx
         version_before = tx.version
         try:
             with driver.translated("write"):
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._hit("begun")
                 outcomes = [self._run_unit(job) for job in group]
-                row = (
-                    encode(tx.records)
-                    if tx.records or tx.changes or tx.version > version_before
-                    else b""
-                )
+                row = encode(tx.version, tx.records) if tx.version > version_before else b""
                 if row:
                     self._connection.execute("INSERT INTO log VALUES (?, ?)", (tx.version, row))
                 self._hit("commit.before")
                 self._connection.execute("COMMIT")
                 self._hit("commit.after")
+        except driver.IoFailure as error:
+            raise GroupLostError(group, error) from error
         except StoreError as error:
-            tx.undo_group()
-            self._fail(group, cost, error)
+            self._fail(group, error)
             return
+        except BaseException as error:
+            raise GroupLostError(group, error) from error
         changes = tx.changes
         self._after_commit(row)
-        self._committed(outcomes, cost, changes, tx.version)
+        self._committed(outcomes, group, changes, tx.version)
         self._hit("acknowledged")
 
     def _run_unit(self, job: Job) -> Outcome:
@@ -316,10 +343,13 @@ class Writer:
             self._forget_empty_tails()
         seal_bytes = self._limits.seal_bytes
         self.log_bytes = log.bytes
-        self.needs_sealing = (
-            bool(tx.drops)
-            or log.bytes > self._limits.log_bytes_soft
-            or any(tails[file_id].bytes >= seal_bytes for file_id, _ in tx.records)
+        # Never because of a commit that changed nothing: background work itself makes such ones.
+        self.needs_sealing = bool(tx.drops) or (
+            bool(tx.records)
+            and (
+                log.bytes > self._limits.log_bytes_soft
+                or any(tails[file_id].bytes >= seal_bytes for file_id, _ in tx.records)
+            )
         )
         tx.clear_group()
 
@@ -331,15 +361,20 @@ class Writer:
         ]:
             del self._tails[file_id]
 
-    def _fail(self, group: list[Job], cost: int, error: StoreError) -> None:
-        if self._connection.in_transaction and not isinstance(error, driver.IoFailure):
-            with driver.translated("rollback"):
-                self._connection.execute("ROLLBACK")
+    def _fail(self, group: list[Job], error: StoreError) -> None:
+        """Nothing of the group was applied; say so to all."""
+        self._tx.undo_group()
+        try:
+            self._roll_back()
+        except driver.Error as second:
+            raise GroupLostError(group, second) from error
         if isinstance(error, StorageFullError):
             self.is_full = True
-        if isinstance(error, driver.IoFailure):
-            raise GroupLostError(group, cost, error)
-        self._committed([(job.future, None, error) for job in group], cost, [], self._tx.version)
+        self._committed([(job.future, None, error) for job in group], group, [], self._tx.version)
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     def _probe(self) -> None:
         """Try a small real commit: the only proof that there is room again."""
@@ -347,16 +382,15 @@ class Writer:
             with driver.translated("probe"):
                 self._connection.execute("BEGIN IMMEDIATE")
                 seq = self._tx.next_version()
-                row = encode(())
+                row = encode(seq, ())
                 self._connection.execute("INSERT INTO log VALUES (?, ?)", (seq, row))
                 self._connection.execute("COMMIT")
         except StorageFullError:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._roll_back()
             return
         self._log.add(seq, len(row), ())
         self.is_full = False
-        self._committed([], 0, [], seq)
+        self._committed([], (), [], seq)
 
     def _checkpoint_if_due(self) -> None:
         tx = self._tx
@@ -369,8 +403,10 @@ class Writer:
                 _, frames, done = row
                 left = (frames - done) * STATEMENT_BYTES
                 if left * 2 > self._limits.wal_bytes_hard:
-                    # Readers held it back for long. Waits for them, at most the busy timeout.
+                    # Readers held it back for long; this waits for them, but only a little.
+                    self._connection.execute(f"PRAGMA busy_timeout = {TRUNCATE_WAIT_MS}")
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    self._connection.execute(f"PRAGMA busy_timeout = {driver.BUSY_TIMEOUT_MS}")
         except StorageFullError:
             self.is_full = True
             return
@@ -385,10 +421,9 @@ class Writer:
 
 
 class GroupLostError(Exception):
-    """A group whose outcome is unknown, because the disk failed under it."""
+    """A group whose outcome is unknown, because the disk (or our own code) failed under it."""
 
-    def __init__(self, group: list[Job], cost_bytes: int, error: driver.IoFailure) -> None:
+    def __init__(self, group: list[Job], error: BaseException) -> None:
         super().__init__(str(error))
         self.group = group
-        self.cost_bytes = cost_bytes
         self.error = error

@@ -1,0 +1,102 @@
+"""Every benchmark runs at the smallest scale and reports what it found. Speeds are not judged."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import orjson
+import pytest
+
+from bench.__main__ import BENCHMARKS, DATA_FOLDER, main
+
+ROWS = {
+    "writers_64": ["writers_64"],
+    "writers_64_asyncio": ["writers_64_asyncio"],
+    "writers_1": ["writers_1"],
+    "snapshot_time": ["snapshot_time"],
+    "snapshot_bytes": ["snapshot_bytes"],
+    "snapshot_equal": ["snapshot_equal"],
+    "write_amplification": ["write_amplification", "write_amplification_paced"],
+    "append_flat": ["append_flat"],
+    "stream_size": ["stream_size"],
+    "stream_read": ["stream_read", "stream_read_memory"],
+    "move_zone": ["move_zone"],
+    "copy_zone": ["copy_zone", "copy_zone_raw"],
+    "zone_pages": ["zone_pages"],
+    "store_open": ["store_open"],
+}
+"""Which rows each benchmark prints."""
+SHOWN_ONLY = {"writers_64_asyncio", "write_amplification_paced", "copy_zone_raw"}
+"""Rows without a target."""
+ZERO = {"snapshot_equal"}
+"""Rows whose figure is to be nothing at all."""
+
+
+class Run(NamedTuple):
+    """What one run of one benchmark left."""
+
+    name: str
+    table: list[str]
+    document: dict[str, Any]
+    leftover: list[Path]
+
+
+@pytest.fixture(params=list(BENCHMARKS))
+def run(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    name: str = request.param
+    json, folder = tmp_path / "figures.json", tmp_path / "data"
+    arguments = [name, "--scale", "tiny", "--json", str(json), "--dir", str(folder)]
+    assert main(arguments) == 0
+    table = capsys.readouterr().out.splitlines()
+    return Run(name, table, orjson.loads(json.read_bytes()), list(folder.iterdir()))
+
+
+def test_benchmark_at_tiny_scale_reports_each_of_its_rows_once(run: Run) -> None:
+    """One run serves all these checks: they differ in what they look at, not in what is done."""
+    wanted = ROWS[run.name]
+    heading, *lines, footer = run.table
+    assert heading.split()[:3] == ["name", "ours", "baseline"]
+    assert [line.split()[0] for line in lines] == wanted
+    assert footer.startswith("scale tiny; python ")
+    rows = run.document["rows"]
+    assert [row["name"] for row in rows] == wanted
+    for row in rows:
+        assert (row["target"] is None) == (row["name"] in SHOWN_ONLY)
+        assert (row["verdict"] in ("pass", "MISS")) == (row["target"] is not None)
+        assert all(figure > 0 for figure in row["figures"]) or row["name"] in ZERO
+    assert run.document["scale"] == "tiny"
+    assert run.document["environment"]["cores"] >= 1
+    assert run.leftover == []
+
+
+def test_every_benchmark_has_its_rows_listed_and_no_row_has_two_owners() -> None:
+    assert ROWS.keys() == BENCHMARKS.keys()
+    owners = Counter(row for rows in ROWS.values() for row in rows)
+    assert set(owners.values()) == {1}
+
+
+def test_list_names_all_benchmarks_and_runs_none(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--list"]) == 0
+    assert capsys.readouterr().out.split() == list(BENCHMARKS)
+
+
+def test_unknown_name_is_refused_by_name_before_anything_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    with pytest.raises(SystemExit) as ended:
+        main(["move_zone", "writers_65", "--dir", str(folder)])
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert "no such benchmark: writers_65" in shown.err
+    assert shown.out == ""
+    assert not folder.exists()
+
+
+def test_data_folder_by_default_is_made_below_the_current_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["snapshot_bytes", "--scale", "tiny"]) == 0
+    assert (tmp_path / DATA_FOLDER).is_dir()
+    assert list((tmp_path / DATA_FOLDER).iterdir()) == []
