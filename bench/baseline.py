@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
 import zstandard
 from blake3 import blake3
@@ -50,10 +51,11 @@ class RawChunks:
     """
 
     def __init__(self, path: Path, store: Path) -> None:
-        self._connection = Connection(str(path), isolation_level=None)
+        self._connection = Connection(str(path), isolation_level=None, uri=True)
         run = self._connection.execute
         run("PRAGMA journal_mode = WAL").fetchone()
-        run("ATTACH ? AS store", (str(store),))
+        # Immutable: the store is only looked at, and nothing is left beside it.
+        run("ATTACH ? AS store", (f"file:{quote(str(store))}?immutable=1",))
         run(
             "CREATE TABLE chunk AS SELECT c.id, c.codec, c.size, c.hash, d.data "
             "FROM store.chunk c JOIN store.chunk_data d USING (id) ORDER BY c.id"
@@ -74,5 +76,5 @@ class RawChunks:
         return total
 
     def close(self) -> None:
-        """Close without a trace."""
+        """Close; everything is checkpointed."""
         self._connection.close()

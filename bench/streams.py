@@ -17,7 +17,7 @@ from bench.measure import (
 )
 from bench.stores import FILE, ZONE, stream_store
 from filestore import FileStore
-from filestore.engine.driver import Connection
+from filestore.engine.driver import connect
 from filestore.store import DATABASE_NAME
 
 LINE_BYTES = 500
@@ -80,7 +80,7 @@ async def stream_size(context: Context) -> list[Row]:
     async with await FileStore.open(folder) as store:
         info = await store.stat(ZONE, FILE)
     assert info is not None
-    connection = Connection(f"file:{folder / DATABASE_NAME}?mode=ro", uri=True)
+    connection = connect(folder / DATABASE_NAME, read_only=True, immutable=True)
     (used,) = connection.execute(
         "SELECT (page_count - freelist_count) * page_size FROM "
         "pragma_page_count, pragma_freelist_count, pragma_page_size"

@@ -115,8 +115,6 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     for (message,) in await tx.fetch("PRAGMA quick_check(100)"):
         if message != "ok":
             report.add(f"SQLite: {message}")
-    for damage in await tx.damage():
-        report.add(f"appended bytes are damaged, of which file is not known: {damage.reason}")
     references: Counter[bytes] = Counter()
     sizes: dict[bytes, int] = {}
     known: set[int] = set()

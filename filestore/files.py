@@ -7,6 +7,7 @@ trusted for more.
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -18,7 +19,13 @@ from typing import Literal
 
 import orjson
 
-from filestore.errors import LockedError, NetworkFileSystemError
+from filestore.errors import (
+    BackendError,
+    LockedError,
+    NetworkFileSystemError,
+    ReadOnlyError,
+    StorageFullError,
+)
 
 LOCK_NAME = "zoned.lock"
 LOCK_POLL_S = 0.02
@@ -72,13 +79,20 @@ class FolderLock:
                     raise _locked(folder, holder) from None
                 time.sleep(LOCK_POLL_S)
                 continue
+            lock = cls(descriptor)
             # Someone may have removed the file between open and lock: then the lock guards nothing.
             if _is_same_file(descriptor, path):
-                content = orjson.dumps({"pid": os.getpid(), "kind": kind, "socket": socket})
-                os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, content, 0)
-                return cls(descriptor)
-            os.close(descriptor)
+                lock._say(Holder(os.getpid(), kind, socket))
+                return lock
+            lock.release()
+
+    def _say(self, holder: Holder) -> None:
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, orjson.dumps(holder), 0)
+        except OSError:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Give the lock back. Safe to call twice."""
@@ -125,6 +139,19 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         return False
     here = os.fstat(descriptor)
     return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+@contextlib.contextmanager
+def translated_os_errors(operation: str) -> Iterator[None]:
+    """Turn the operating system's errors into ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFullError("the disk is full", operation=operation) from error
+        if error.errno == errno.EROFS:
+            raise ReadOnlyError(f"the file system is read-only: {error}") from error
+        raise BackendError(str(error), operation=operation) from error
 
 
 def make_private_folder(folder: Path) -> bool:

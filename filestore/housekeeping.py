@@ -5,21 +5,19 @@ One task, owned by the store. Every step is a short unit through the same writer
 writes, complete in itself: killed between any two, the next start finds the rest of the work in the
 tables and goes on.
 
-A streaming read notes a **lease**; chunks are released only when every lease that was there when
-they were found unused has ended (or grown too old), so a read that began before a replace sees the
-old content to its end.
+Chunks that nobody references are released when no streaming read can need them (leases.py). Until
+then they wait, and everything else goes on.
 """
 
 import asyncio
+import contextlib
 import logging
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from filestore.engine.base import Engine, ReadTx, Tx
 from filestore.errors import CorruptionError, StoreError
+from filestore.leases import Leases
 from filestore.lists import (
     check_released,
     drop_pages,
@@ -39,53 +37,6 @@ RETRY_S = 1.0
 log = logging.getLogger("zoned.housekeeping")
 
 
-class Lease:
-    """The promise to a streaming read that chunks it may need stay; kept for a bounded time."""
-
-    def __init__(self, ends: float) -> None:
-        self.ends = ends
-
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() >= self.ends
-
-
-class Leases:
-    """Which streaming reads are under way. Event loop thread only."""
-
-    def __init__(self, max_s: float) -> None:
-        self._max_s = max_s
-        self._next = 0
-        self._held: dict[int, Lease] = {}
-        self._ended = asyncio.Event()
-
-    @contextmanager
-    def hold(self) -> Iterator[Lease]:
-        """Keep chunks from being released."""
-        number = self._next
-        self._next += 1
-        lease = self._held[number] = Lease(time.monotonic() + self._max_s)
-        try:
-            yield lease
-        finally:
-            del self._held[number]
-            self._ended.set()
-
-    async def wait_for_present(self) -> None:
-        """Wait until all leases that are there now have ended or grown too old."""
-        last = self._next
-        while waits := [
-            lease.ends - time.monotonic() for number, lease in self._held.items() if number < last
-        ]:
-            if max(waits) <= 0:
-                return
-            self._ended.clear()
-            try:
-                await asyncio.wait_for(self._ended.wait(), max(waits))
-            except TimeoutError:
-                return
-
-
 class Housekeeper:
     """The store's background task."""
 
@@ -93,10 +44,14 @@ class Housekeeper:
         self._engine = engine
         self._limits = limits
         self._leases = leases
-        self._wake = asyncio.Event()
         self._damaged: set[int] = set()
+        self._unused: list[int] = []
+        """Chunks to be released when the leases before `_unused_since` are over."""
+        self._unused_since = 0
+        self._wake = asyncio.Event()
         self._wake.set()
         self._idle = asyncio.Event()
+        leases.on_end = self._lease_ended
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -104,15 +59,14 @@ class Housekeeper:
         self._wake.set()
 
     async def wait_idle(self) -> None:
-        """Wait until nothing is left to do; for tests, benchmarks and a full clean-up."""
+        """Wait until nothing is left that can be done now."""
         self.wake()
         await self._idle.wait()
 
     async def run(self) -> None:
         """Work whenever there is something to do, until cancelled."""
         while True:
-            await self._wake.wait()
-            self._wake.clear()
+            await self._wait()
             try:
                 while await self._round():
                     pass
@@ -124,6 +78,17 @@ class Housekeeper:
                 continue
             if not self._wake.is_set():
                 self._idle.set()
+
+    async def _wait(self) -> None:
+        """Until woken, or until the last lease that holds chunks back has grown too old."""
+        left_s = self._leases.left_s(self._unused_since) if self._unused else None
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), left_s)
+        self._wake.clear()
+
+    def _lease_ended(self) -> None:
+        if self._unused:
+            self.wake()
 
     async def _round(self) -> bool:
         """One piece of each kind of work. True if there may be more."""
@@ -195,21 +160,13 @@ class Housekeeper:
         return True
 
     async def _release_some(self) -> bool:
-        rows = await self._engine.read(_unused_chunks)
-        if not rows:
+        if not self._unused:
+            self._unused = [chunk_id for (chunk_id,) in await self._engine.read(_unused_chunks)]
+            self._unused_since = self._leases.next_number
+        if not self._unused or self._leases.left_s(self._unused_since) > 0:
             return False
-        await self._leases.wait_for_present()
-
-        async def unit(tx: Tx) -> None:
-            for (chunk_id,) in rows:
-                found = await tx.fetch_one(
-                    "SELECT id FROM chunk WHERE id = ? AND refs = 0", (chunk_id,)
-                )
-                if found is not None:
-                    await tx.execute("DELETE FROM chunk_data WHERE id = ?", (chunk_id,))
-                    await tx.execute("DELETE FROM chunk WHERE id = ?", (chunk_id,))
-
-        await self._engine.write(unit, 0, is_housekeeping=True)
+        chunk_ids, self._unused = self._unused, []
+        await self._engine.write(partial(_release, chunk_ids=chunk_ids), 0, is_housekeeping=True)
         return True
 
 
@@ -238,6 +195,14 @@ async def _unused_chunks(tx: ReadTx) -> list[tuple[int, ...]]:
     return await tx.fetch(
         "SELECT id FROM chunk WHERE refs = 0 ORDER BY id LIMIT ?", (RELEASE_CHUNKS,)
     )
+
+
+async def _release(tx: Tx, chunk_ids: list[int]) -> None:
+    for chunk_id in chunk_ids:
+        # It may have found a new use since.
+        if await tx.fetch_one("SELECT id FROM chunk WHERE id = ? AND refs = 0", (chunk_id,)):
+            await tx.execute("DELETE FROM chunk_data WHERE id = ?", (chunk_id,))
+            await tx.execute("DELETE FROM chunk WHERE id = ?", (chunk_id,))
 
 
 async def _released(tx: ReadTx, limit: int) -> list[tuple[int, ...]]:

@@ -142,10 +142,12 @@ async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]
         return
     by_digest = {piece.digest: piece for piece in pieces if piece.digest in wanted}
     for digest, count in wanted.items():
-        row = await tx.fetch_one("SELECT id FROM chunk WHERE hash = ?", (digest,))
+        row = await tx.fetch_one("SELECT id, refs FROM chunk WHERE hash = ?", (digest,))
         if row is not None:
             more = count * REFERENCE
             await tx.execute("UPDATE chunk SET refs = refs + ? WHERE id = ?", (more, row[0]))
+            if row[1] == 0:
+                await _renumber(tx, row[0])
             continue
         piece = by_digest[digest]
         # Not packed beforehand: it was taken for known, but its chunk has been released since.
@@ -156,6 +158,14 @@ async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]
             (chunk_id, digest, len(piece.data), codec, count * REFERENCE),
         )
         await tx.execute("INSERT INTO chunk_data (id, data) VALUES (?, ?)", (chunk_id, stored))
+
+
+async def _renumber(tx: Tx, chunk_id: int) -> None:
+    """Give a chunk that had been unused another id, so that its release, if that was decided
+    already, never hits it: a read that began since may need it."""
+    number = tx.next_version()
+    await tx.execute("UPDATE chunk SET id = ? WHERE id = ?", (number, chunk_id))
+    await tx.execute("UPDATE chunk_data SET id = ? WHERE id = ?", (number, chunk_id))
 
 
 async def count_references(tx: Tx, counts: Counter[bytes]) -> None:

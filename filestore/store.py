@@ -29,8 +29,10 @@ from filestore.files import (
     HolderKind,
     make_private_folder,
     refuse_network_file_system,
+    translated_os_errors,
 )
-from filestore.housekeeping import Housekeeper, Leases
+from filestore.housekeeping import Housekeeper
+from filestore.leases import Leases
 from filestore.lists import Entry
 from filestore.model import (
     PIECE_BYTES_MAX,
@@ -103,11 +105,12 @@ class FileStore:
             store._engine = ReadOnlySqliteEngine(store.data_dir / DATABASE_NAME, store.limits)
             await store._engine.read(_nothing)
             return store
-        store.folder_was_tightened = make_private_folder(store.data_dir)
-        refuse_network_file_system(store.data_dir)
-        store._lock = await asyncio.to_thread(
-            FolderLock.take, store.data_dir, kind, socket, lock_wait_ms
-        )
+        with translated_os_errors("open"):
+            store.folder_was_tightened = make_private_folder(store.data_dir)
+            refuse_network_file_system(store.data_dir)
+            store._lock = await asyncio.to_thread(
+                FolderLock.take, store.data_dir, kind, socket, lock_wait_ms
+            )
         try:
             store._start(clock, failpoint)
         except BaseException:
@@ -138,10 +141,12 @@ class FileStore:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._background
             self._background = None
-        await self._engine.close()
-        self._feed.close()
-        if self._lock is not None:
-            self._lock.release()
+        try:
+            await self._engine.close()
+        finally:
+            self._feed.close()
+            if self._lock is not None:
+                self._lock.release()
 
     async def __aenter__(self) -> "FileStore":
         return self
@@ -259,7 +264,7 @@ class FileStore:
                     data = await self._read(load)
                 except CorruptionError:
                     # Without a lease a chunk may also be gone because the file has moved on.
-                    is_kept = self._lock is not None and not lease.is_over
+                    is_kept = self._lock is not None and lease.left_s > 0
                     if is_kept or await self._read(partial(_is_unchanged, zone=zone, plan=plan)):
                         raise
                     raise BusyError(
@@ -324,7 +329,7 @@ class FileStore:
     # -- upkeep
 
     async def tidy(self) -> None:
-        """Wait until all background work is done: tails sealed that should be, space released."""
+        """Wait for the background work that can be done now: tails sealed, space released."""
         if self._housekeeper is not None:
             await self._housekeeper.wait_idle()
 

@@ -40,14 +40,12 @@ class TailRecord(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Appended bytes that cannot be trusted: it matters while the file's own version is below
-    `version`.
-
-    `file_id` is a guess when the header itself is damaged, None if not even that can be read.
+    `version`. `file_id` is one of two guesses when the header itself is damaged.
     """
 
     reason: str
     version: int
-    file_id: int | None
+    file_id: int
     offset: int | None
 
 
@@ -72,9 +70,6 @@ class ReadTx(Protocol):
 
     async def tail_damage(self, file_id: int) -> Damage | None:
         """Set when appended bytes of this file were found damaged."""
-
-    async def damage(self) -> Sequence[Damage]:
-        """Damage to appended bytes of which not even the file is known."""
 
 
 class Tx(ReadTx, Protocol):

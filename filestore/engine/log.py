@@ -24,11 +24,13 @@ harmless.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
 from struct import Struct
 
 from xxhash import xxh3_64_intdigest
 
 from filestore.engine.base import Damage, TailRecord
+from filestore.errors import CorruptionError
 from filestore.lines import Open
 
 _ROW = Struct("<IQ")
@@ -62,13 +64,13 @@ def encode(seq: int, records: Sequence[tuple[int, TailRecord]]) -> bytes:
 
 
 def decode(seq: int, row: bytes) -> Iterator[tuple[int, TailRecord] | Damage]:
-    """Read one row back. Yields a Damage in place of each record that fails its check."""
+    """Read one row back. Yields a Damage in place of each record that fails its check.
+
+    Raises CorruptionError if not even the files are known whose appends it held.
+    """
     count, check = _ROW.unpack_from(row) if len(row) >= _ROW.size else (0, 0)
     if check != _row_check(seq, count) or len(row) < _ROW.size + count * _HEADER_BYTES:
-        yield Damage(f"log row {seq} fails its check", seq, None, None)
-        # Each header has a check of its own, so they still tell how many there are.
-        count = (len(row) - _ROW.size) // _HEADER_BYTES
-        count = next((n for n in range(count) if _header(row, n) is None), max(count, 0))
+        count = _count_headers(seq, row)
     at = _ROW.size + count * _HEADER_BYTES
     for index in range(count):
         header = _header(row, index)
@@ -88,6 +90,19 @@ def decode(seq: int, row: bytes) -> Iterator[tuple[int, TailRecord] | Damage]:
 
 def _row_check(seq: int, count: int) -> int:
     return xxh3_64_intdigest(_ROW_CHECKED.pack(seq, count))
+
+
+def _count_headers(seq: int, row: bytes) -> int:
+    """The count of a row that fails its own check, from the headers, which have theirs."""
+    room = max(0, len(row) - _ROW.size) // _HEADER_BYTES
+    headers = list(takewhile(bool, (_header(row, index) for index in range(room))))
+    size = _ROW.size + sum(_HEADER_BYTES + header[5] for header in headers if header)
+    if size != len(row):
+        raise CorruptionError(
+            f"row {seq} of the log is unreadable: appends of unknown files are lost",
+            hint="restore from a backup",
+        )
+    return len(headers)
 
 
 def _header(row: bytes, index: int) -> tuple[int, ...] | None:
@@ -157,8 +172,6 @@ class Tails(dict[int, Tail]):
         super().__init__()
         self.forgotten = 0
         """Where empty tails were last taken out: older snapshots cannot rely on absence."""
-        self.lost: list[Damage] = []
-        """Damage that names no file."""
 
     def load(self, seq: int, row: bytes | None) -> list[int] | None:
         """Take in one stored row. Returns the files it names, or None if it is damaged."""
@@ -167,10 +180,7 @@ class Tails(dict[int, Tail]):
         for item in decode(seq, row or b""):
             if isinstance(item, Damage):
                 is_whole = False
-                if item.file_id is None:
-                    self.lost.append(item)
-                else:
-                    self.setdefault(item.file_id, Tail(0)).damage = item
+                self.setdefault(item.file_id, Tail(0)).damage = item
             else:
                 file_id, record = item
                 file_ids.append(file_id)

@@ -61,9 +61,6 @@ class ReaderTx:
         tail = self._tails.get(file_id)
         return tail.damage if tail else None
 
-    async def damage(self) -> Sequence[Damage]:
-        return self._tails.lost
-
 
 def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     """Drive a unit that never really suspends."""

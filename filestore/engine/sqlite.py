@@ -37,7 +37,7 @@ from filestore.errors import (
     StorageFullError,
     StoreError,
 )
-from filestore.files import sync_folder
+from filestore.files import FILE_MODE, sync_folder, translated_os_errors
 from filestore.model import Change, Limits, Sync
 
 BUSY_RETRY_MS = 50
@@ -75,8 +75,10 @@ class SqliteEngine:
         self._waiting_bytes = 0
         self._closed = False
         self._trouble: str | None = None
+        """Why no write will be taken any more."""
+        self._recovery: str | None = None
+        """Why writes have to wait just now."""
         self.position = 0
-        self._tails = Tails()
         self._open_writer(0)
         self._readers = Readers(
             lambda: driver.connect(path, read_only=True),
@@ -90,12 +92,16 @@ class SqliteEngine:
     @property
     def trouble(self) -> str | None:
         """Why writes are refused now, or None."""
-        return self._trouble or ("the disk is full" if self._writer.is_full else None)
+        return self._trouble or self._recovery or ("the disk is full" if self._is_full else None)
 
     @property
     def needs_sealing(self) -> bool:
         """True when tails wait to be sealed, or chunks to be released."""
         return self._writer.needs_sealing
+
+    @property
+    def _is_full(self) -> bool:
+        return self._writer.is_full
 
     async def write(
         self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
@@ -104,7 +110,7 @@ class SqliteEngine:
             raise ClosedError("the store is closed")
         if self._trouble is not None:
             raise ReadOnlyError(self._trouble)
-        if self._writer.is_full:
+        if self._is_full:
             raise StorageFullError("the disk is full")
         if not is_housekeeping:
             self._refuse_if_busy(cost_bytes)
@@ -150,6 +156,8 @@ class SqliteEngine:
                 unknown.__cause__ = lost.error
                 outcomes: list[Outcome] = [(job.future, None, unknown) for job in lost.group]
                 self._committed(outcomes, lost.group, [], self.position)
+            except StoreError as error:
+                self._start_over(str(error))
             except Exception as error:  # nobody may be left waiting for a writer that has ended
                 log.exception("the writer failed between two groups")
                 self._start_over(str(error))
@@ -159,18 +167,19 @@ class SqliteEngine:
 
     def _start_over(self, reason: str) -> None:
         """Close everything, open again, check, recover; stay read-only if that does not succeed."""
-        self._trouble = f"recovering from: {reason}"
+        log.error("opening the database again: %s", reason)
+        self._recovery = f"recovering from: {reason}"
         self._readers.pause()
         try:
             self._close_connection()
-            self._tails = Tails()
             self._open_writer(self._writer_tx.version)
             self._readers.resume()
             self._check_quickly()
-            self._trouble = None
+            self._writer.probe()
         except (StoreError, driver.Error) as error:
             self._trouble = f"read-only after a failure of the disk ({reason}): {error}"
         finally:
+            self._recovery = None
             self._readers.resume()
         self._on_loop(self._on_gap)
 
@@ -187,26 +196,27 @@ class SqliteEngine:
 
     def _open_writer(self, version_min: int) -> None:
         self._connection = driver.connect(self._path, read_only=False, sync=self._sync)
-        rows = LogRows()
+        tails, rows = Tails(), LogRows()
         try:
             with driver.translated("open"):
                 check_start(self._connection, self._path)
                 for seq, row in self._connection.execute(LOG_ROWS, (0,)):
-                    file_ids = self._tails.load(seq, row)
+                    file_ids = tails.load(seq, row)
                     if file_ids is not None:
                         rows.add(seq, len(row), file_ids)
                     version_min = max(version_min, seq)
         except StoreError:
             self._connection.close()
             raise
+        self._tails = tails
         self.position = version_min
         self._writer_tx = WriterTx(
-            self._connection, self._tails, rows, version_min, self._clock, self._limits
+            self._connection, tails, rows, version_min, self._clock, self._limits
         )
         self._writer = Writer(
             self._connection,
             self._writer_tx,
-            self._tails,
+            tails,
             rows,
             self._limits,
             self._failpoint,
@@ -218,12 +228,15 @@ class SqliteEngine:
             self._connection.close()
         except driver.Error as error:
             # Closing rolls back; what it could not do is found by the check that follows.
-            self._trouble = f"{self._trouble}; closing: {error}"
+            log.warning("closing the database: %s", error)
 
     def _close_writer(self) -> None:
-        if self._trouble is None and not self._writer.is_full:
-            with driver.translated("close"):
-                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if self._trouble is None and not self._is_full:
+            try:
+                with driver.translated("close"):
+                    self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            except StorageFullError as error:
+                log.warning("the write-ahead log stays for the next start: %s", error)
         self._close_connection()
 
     def _committed(
@@ -436,9 +449,10 @@ def _create(path: Path) -> None:
             hint="put the database back, or move the `-wal` file away to start anew",
         )
     beside = path.with_name(path.name + ".new")
-    for left in ("", "-journal", "-wal", "-shm"):
-        beside.with_name(beside.name + left).unlink(missing_ok=True)
-    os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    with translated_os_errors("create"):
+        for left in ("", "-journal", "-wal", "-shm"):
+            beside.with_name(beside.name + left).unlink(missing_ok=True)
+        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
     connection = driver.connect(beside, read_only=False)
     with driver.translated("create"):
         statements: list[tuple[str, tuple[Any, ...]]] = [
@@ -455,5 +469,6 @@ def _create(path: Path) -> None:
         for sql, params in statements:
             connection.execute(sql, params).fetchall()
         connection.close()
-    os.rename(beside, path)
-    sync_folder(path.parent)
+    with translated_os_errors("create"):
+        os.rename(beside, path)
+        sync_folder(path.parent)

@@ -120,9 +120,6 @@ class WriterTx:
         tail = self._tails.get(file_id)
         return tail.damage if tail else None
 
-    async def damage(self) -> Sequence[Damage]:
-        return self._tails.lost
-
     async def tail_append(self, file_id: int, record: TailRecord) -> None:
         tail = self._tails.get(file_id)
         if tail is None:
@@ -257,7 +254,7 @@ class Writer:
                 self._commit(group)
                 self._checkpoint_if_due()
             elif self.is_full:
-                self._probe()
+                self.probe()
             if is_last:
                 return True
 
@@ -376,8 +373,8 @@ class Writer:
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
 
-    def _probe(self) -> None:
-        """Try a small real commit: the only proof that there is room again."""
+    def probe(self) -> None:
+        """Try a small real commit: the only proof that the disk takes writes again."""
         try:
             with driver.translated("probe"):
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -387,6 +384,7 @@ class Writer:
                 self._connection.execute("COMMIT")
         except StorageFullError:
             self._roll_back()
+            self.is_full = True
             return
         self._log.add(seq, len(row), ())
         self.is_full = False

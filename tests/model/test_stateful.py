@@ -4,7 +4,8 @@ The limits are so small that sealing, joining, releasing, trimming and checkpoin
 operations. After every step the store must hold what the model holds, have answered what the model answers, and have
 announced exactly the changes made. Kills are the business of test_kill_machine.py: they need a process of their own.
 
-ZONED_EXAMPLES raises the number of runs, ZONED_SEED makes them others than the usual ones.
+ZONED_EXAMPLES raises the number of runs, ZONED_SEED makes them others than the usual ones, ZONED_SHRINK looks for the
+smallest failing run, which takes minutes.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 
 import pytest
 from blake3 import blake3
-from hypothesis import HealthCheck, seed, settings
+from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -693,6 +694,8 @@ def test_any_operations_in_any_order_behave_as_the_model_says(
             stateful_step_count=STEPS,
             deadline=None,
             print_blob=True,
+            report_multiple_bugs=False,
+            phases=[Phase.generate, *([Phase.shrink] if "ZONED_SHRINK" in os.environ else [])],
             # Each run makes a store, and each step commits: slow by nature, not by mistake.
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         ),
