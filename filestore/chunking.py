@@ -26,21 +26,24 @@ CODEC_ZSTD = 1
 CUT_BYTES_MIN = 4 << 10
 CUT_BYTES_AVG = 16 << 10
 CUT_BYTES_MAX = 64 << 10
-ZSTD_LEVEL = 3
+VALUE_LEVEL = 1
+"""zstd level for parts of values: they are waited for and often soon replaced."""
+STREAM_LEVEL = 3
+"""zstd level for parts of streams: they are packed in the background and stay."""
 RESYNC_PIECES = 8
 """After an edit, look this many old pieces ahead for where old and new run together again."""
 
 _CUTTER = FastCDC(CUT_BYTES_AVG, min_size=CUT_BYTES_MIN, max_size=CUT_BYTES_MAX)
 
 
-def hash_bytes(data: bytes) -> bytes:
-    """The address of a chunk: BLAKE3 of its plain bytes."""
-    return blake3(data).digest()
+def hash_bytes(data: bytes, *, max_threads: int = 1) -> bytes:
+    """BLAKE3 of plain bytes: the address of a chunk, the digest of a value."""
+    return blake3(data, max_threads=max_threads).digest()
 
 
-def pack(data: bytes) -> tuple[int, bytes]:
+def pack(data: bytes, level: int) -> tuple[int, bytes]:
     """Compress `data` if that saves anything worth having. Returns codec and stored bytes."""
-    packed = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
+    packed = zstandard.ZstdCompressor(level=level).compress(data)
     if len(packed) < len(data) - len(data) // 16:
         return CODEC_ZSTD, packed
     return CODEC_RAW, data
@@ -72,6 +75,8 @@ class Piece:
     data: bytes
     digest: bytes
     packed: tuple[int, bytes] | None
+    has_break: bool
+    """Whether a line ends in it; known, so that counting lines again need not look at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +91,16 @@ class Prepared:
     digest: bytes
 
 
+def make_piece(data: bytes, level: int) -> Piece:
+    """Hash and compress the bytes of one chunk."""
+    return Piece(data, hash_bytes(data), pack(data, level), b"\n" in data)
+
+
 def prepare(data: bytes, like: Prepared | None = None) -> Prepared:
     """Cut, hash and compress `data`. `like`: an earlier value of the same file, to save work."""
     pieces = _cut(data, like.pieces if like else ())
-    ended, state = count_pieces((piece.data for piece in pieces), Open.NOTHING)
-    return Prepared(pieces, ended, state, len(data), hash_bytes(data))
+    ended, state = count_pieces(((piece.data, piece.has_break) for piece in pieces), Open.NOTHING)
+    return Prepared(pieces, ended, state, len(data), hash_bytes(data, max_threads=blake3.AUTO))
 
 
 def _cut(data: bytes, old: Sequence[Piece]) -> list[Piece]:
@@ -105,7 +115,7 @@ def _cut(data: bytes, old: Sequence[Piece]) -> list[Piece]:
             window = view[offset : offset + CUT_BYTES_MAX]
             length = next(iter(_CUTTER.cut_buf(window))).length
             raw = data[offset : offset + length]
-            piece = Piece(raw, hash_bytes(raw), pack(raw))
+            piece = make_piece(raw, VALUE_LEVEL)
         pieces.append(piece)
         offset += len(piece.data)
     return pieces

@@ -33,6 +33,7 @@ from filestore.transaction import Transaction
 RELEASE_CHUNKS = 32
 SEAL_FILES = 8
 RETRY_S = 1.0
+RELEASE_DELAY_S = 1.0
 
 log = logging.getLogger("zoned.housekeeping")
 
@@ -48,15 +49,25 @@ class Housekeeper:
         self._unused: list[int] = []
         """Chunks to be released when the leases before `_unused_since` are over."""
         self._unused_since = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._wake = asyncio.Event()
         self._wake.set()
         self._idle = asyncio.Event()
         leases.on_end = self._lease_ended
 
     def wake(self) -> None:
-        """There may be something to do."""
+        """There is something to do."""
         self._idle.clear()
         self._wake.set()
+
+    def wake_later(self) -> None:
+        """There may be space to release. That has time; now it would delay the next save."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(RELEASE_DELAY_S, self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._timer = None
+        self.wake()
 
     async def wait_idle(self) -> None:
         """Wait until nothing is left that can be done now."""
@@ -65,6 +76,13 @@ class Housekeeper:
 
     async def run(self) -> None:
         """Work whenever there is something to do, until cancelled."""
+        try:
+            await self._run()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _run(self) -> None:
         while True:
             await self._wait()
             try:

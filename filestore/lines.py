@@ -61,11 +61,17 @@ def count_ended(data: bytes, before: bytes, state: Open) -> tuple[int, Open]:
     return ended, open_state(rest)
 
 
-def count_pieces(pieces: Iterable[bytes], state: Open) -> tuple[list[int], Open]:
-    """`count_ended` over consecutive pieces: the count of each, and what is open after the last."""
+def count_pieces(pieces: Iterable[tuple[bytes, bool]], state: Open) -> tuple[list[int], Open]:
+    """`count_ended` over consecutive pieces: the count of each, and what is open after the last.
+
+    Each piece comes with whether there is a line break in it.
+    """
     counts: list[int] = []
     before = b""
-    for piece in pieces:
+    for piece, has_break in pieces:
+        if state is Open.TEXT and not has_break:
+            counts.append(0)
+            continue
         ended, state = count_ended(piece, before, state)
         counts.append(ended)
         if state is Open.BLANK:

@@ -9,9 +9,10 @@ pass for another's.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
-from filestore.chunking import Piece, pack, unpack
+from filestore.chunking import HASH_BYTES, VALUE_LEVEL, Piece, pack, unpack
 from filestore.engine.base import ReadTx, Tx
 from filestore.engine.schema import ENTRIES_PER_PAGE, ENTRY, REFERENCE, list_id, row_check
 from filestore.errors import CorruptionError
@@ -41,8 +42,28 @@ class Page(NamedTuple):
         )
 
 
+class PackedPage(NamedTuple):
+    """A page as it is stored, for comparing lists without looking into every entry."""
+
+    number: int
+    start_offset: int
+    start_line: int
+    blob: bytes
+
+    def digests(self) -> list[bytes]:
+        blob = self.blob
+        return [blob[at : at + HASH_BYTES] for at in range(0, len(blob), ENTRY.size)]
+
+
 async def read_page(tx: ReadTx, file_id: int, number: int) -> Page:
     """Load one page, or raise CorruptionError."""
+    number, start_offset, start_line, blob = await read_packed_page(tx, file_id, number)
+    entries = [Entry(*fields) for fields in ENTRY.iter_unpack(blob)]
+    return Page(number, start_offset, start_line, entries)
+
+
+async def read_packed_page(tx: ReadTx, file_id: int, number: int) -> PackedPage:
+    """Load one page as it is stored, verified, or raise CorruptionError."""
     page_id = list_id(file_id, number)
     row = await tx.fetch_one(
         "SELECT start_offset, start_line, entries, row_check FROM list WHERE id = ?", (page_id,)
@@ -52,9 +73,7 @@ async def read_page(tx: ReadTx, file_id: int, number: int) -> Page:
     start_offset, start_line, blob, check = row
     if check != row_check(page_id, start_offset, start_line, blob):
         raise CorruptionError(f"page {number} of the chunk list fails its check")
-    return Page(
-        number, start_offset, start_line, [Entry(*fields) for fields in ENTRY.iter_unpack(blob)]
-    )
+    return PackedPage(number, start_offset, start_line, blob)
 
 
 async def read_pages(tx: ReadTx, file_id: int, pages: int) -> list[Page]:
@@ -83,17 +102,17 @@ def locate(starts: Sequence[int], value: int) -> int:
     return max(0, bisect_right(starts, value) - 1)
 
 
-async def write_page(tx: Tx, file_id: int, page: Page) -> None:
+async def write_page(tx: Tx, file_id: int, page: PackedPage) -> None:
     """Store one page, in place of its former self if there was one."""
-    page_id = list_id(file_id, page.number)
-    blob = b"".join([ENTRY.pack(*entry) for entry in page.entries])
-    check = row_check(page_id, page.start_offset, page.start_line, blob)
+    number, start_offset, start_line, blob = page
+    page_id = list_id(file_id, number)
+    check = row_check(page_id, start_offset, start_line, blob)
     await tx.execute(
         "INSERT INTO list (id, start_offset, start_line, entries, row_check) "
         "VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET "
         "start_offset = excluded.start_offset, start_line = excluded.start_line, "
         "entries = excluded.entries, row_check = excluded.row_check",
-        (page_id, page.start_offset, page.start_line, blob, check),
+        (page_id, start_offset, start_line, blob, check),
     )
 
 
@@ -106,34 +125,52 @@ async def drop_pages(tx: Tx, file_id: int, start: int, stop: int) -> None:
 
 
 def paginate(
-    entries: Sequence[Entry], number: int = 0, offset: int = 0, line: int = 0
-) -> list[Page]:
+    entries: Sequence[tuple[bytes, int, int]], number: int = 0, offset: int = 0, line: int = 0
+) -> list[PackedPage]:
     """Lay entries out in pages, the first of them page `number` starting at `offset` and `line`."""
-    pages: list[Page] = []
+    pages: list[PackedPage] = []
     for at in range(0, len(entries), ENTRIES_PER_PAGE):
-        page = Page(number + len(pages), offset, line, list(entries[at : at + ENTRIES_PER_PAGE]))
-        pages.append(page)
-        offset, line = page.ends()
+        part = entries[at : at + ENTRIES_PER_PAGE]
+        blob = b"".join([ENTRY.pack(*entry) for entry in part])
+        pages.append(PackedPage(number + len(pages), offset, line, blob))
+        offset += sum([entry[1] for entry in part])
+        line += sum([entry[2] for entry in part])
     return pages
 
 
 async def replace_list(
-    tx: Tx, file_id: int, old: Sequence[Page], new: Sequence[Entry], pieces: Sequence[Piece]
+    tx: Tx,
+    file_id: int,
+    pages_before: int,
+    new: Sequence[tuple[bytes, int, int]],
+    pieces: Sequence[Piece],
 ) -> int:
     """Make `new` the list of a file; only pages and reference counts that differ are written.
 
     Returns the number of pages. `pieces` holds the bytes of chunks that may be new to the store.
     """
+    old = [await read_packed_page(tx, file_id, number) for number in range(pages_before)]
     pages = paginate(new)
-    for page in pages:
-        if page.number >= len(old) or old[page.number] != page:
-            await write_page(tx, file_id, page)
+    gone = [page for page in old if page.number >= len(pages) or pages[page.number] != page]
+    added = [page for page in pages if page.number >= len(old) or old[page.number] != page]
+    for page in added:
+        await write_page(tx, file_id, page)
     await drop_pages(tx, file_id, len(pages), len(old))
-    before = Counter(entry.digest for page in old for entry in page.entries)
-    after = Counter(entry.digest for entry in new)
-    await add_references(tx, after - before, pieces)
-    await take_references(tx, before - after)
+    before = [digest for page in gone for digest in page.digests()]
+    after = [digest for page in added for digest in page.digests()]
+    await change_references(tx, before, after, pieces)
     return len(pages)
+
+
+async def change_references(
+    tx: Tx, before: Sequence[bytes], after: Sequence[bytes], pieces: Sequence[Piece]
+) -> None:
+    """Count what was named before and what is named now; most of it is the same, in place."""
+    pairs = list(zip_longest(before, after))
+    less = Counter(old for old, new in pairs if old is not None and old != new)
+    more = Counter(new for old, new in pairs if new is not None and old != new)
+    await add_references(tx, more - less, pieces)
+    await take_references(tx, less - more)
 
 
 async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]) -> None:
@@ -151,7 +188,7 @@ async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]
             continue
         piece = by_digest[digest]
         # Not packed beforehand: it was taken for known, but its chunk has been released since.
-        codec, stored = piece.packed or pack(piece.data)
+        codec, stored = piece.packed or pack(piece.data, VALUE_LEVEL)
         chunk_id = tx.next_version()
         await tx.execute(
             "INSERT INTO chunk (id, hash, size, codec, refs) VALUES (?, ?, ?, ?, ?)",

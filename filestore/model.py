@@ -1,12 +1,12 @@
 """What callers hand in and get back: info records, limits, and the rules for names. Pure.
 
-Every record is frozen and slotted; sizes are bytes, times are Unix milliseconds, versions and
-positions come from one store-wide rising counter.
+Every record is immutable; those made for each append are tuples, which are made faster. Sizes are
+bytes, times are Unix milliseconds, versions and positions come from one store-wide rising counter.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from filestore.errors import InvalidNameError
 
@@ -71,8 +71,7 @@ class FileInfo:
     unchanged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(NamedTuple):
     """Where appended bytes landed, and the size of the file with them."""
 
     offset: int
@@ -80,8 +79,7 @@ class Appended:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class LinesAppended:
+class LinesAppended(NamedTuple):
     """Where appended lines landed. `lines` = 0 and `bytes_written` = 0 when all were blank."""
 
     offset: int
@@ -107,8 +105,7 @@ class ZonePage:
     after: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One committed change. `position` rises by commit order and survives restarts.
 
     `gap`: changes between the last one seen and `position` are not known any more; read again what

@@ -166,8 +166,8 @@ class ReadTransaction:
 
     async def head(self, zone: str, name: str) -> Head | None:
         """The file as it is now, or None."""
-        row: FileRow | None = self._reader.rows.get((zone, name))
-        if row is None:
+        head: Head | None = self._reader.heads.get((zone, name))
+        if head is None:
             found = await self._reader.fetch_one(
                 f"SELECT {_FILE_COLUMNS} FROM zone z JOIN file f ON f.zone_id = z.id "
                 "WHERE z.name = ? AND f.name = ?",
@@ -175,9 +175,9 @@ class ReadTransaction:
             )
             if found is None:
                 return None
-            row = file_row(zone, found)
-            self._reader.rows[zone, name] = row
-        return await self.head_of(zone, row)
+            head = await self.head_of(zone, file_row(zone, found))
+            self._reader.heads[zone, name] = head
+        return head
 
     async def head_of(self, zone: str, row: FileRow) -> Head:
         """Move a row on by the appends since."""

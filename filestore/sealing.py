@@ -11,14 +11,13 @@ what came since as long as that is no more work than a few times the new bytes, 
 and writing stays linear.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from filestore.chunking import Piece, hash_bytes, pack, split_fixed
+from filestore.chunking import STREAM_LEVEL, Piece, make_piece, split_fixed
 from filestore.engine.base import TailRecord, Tx
 from filestore.lines import Open, count_pieces
-from filestore.lists import Entry, Page, add_references, paginate, take_references, write_page
+from filestore.lists import Entry, Page, change_references, paginate, write_page
 from filestore.model import PIECE_BYTES_MAX
 from filestore.reading import FileRow, ReadTransaction, check_whole
 
@@ -89,9 +88,12 @@ def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
     ended_in: list[int] = []
     for group, state in zip(groups, states, strict=True):
         parts = split_fixed(b"".join(data for data, _ in group), size_max)
-        pieces += [Piece(part, hash_bytes(part), pack(part)) for part in parts]
+        made = [make_piece(part, STREAM_LEVEL) for part in parts]
+        pieces += made
         # More than one part: a single append larger than a chunk, cut anywhere.
-        later = count_pieces(parts, state)[0][1:] if len(parts) > 1 else []
+        later: list[int] = []
+        if len(made) > 1:
+            later = count_pieces(((piece.data, piece.has_break) for piece in made), state)[0][1:]
         ended_in += [sum(ended for _, ended in group) - sum(later), *later]
     end = records[-1]
     return Sealed(
@@ -119,7 +121,6 @@ async def place(tx: Tx, file_id: int, page: Page | None, sealed: Sealed) -> int:
     pages = paginate([*kept, *added], number, offset, line)
     for changed in pages:
         await write_page(tx, file_id, changed)
-    before, after = Counter(e.digest for e in sealed.joined), Counter(e.digest for e in added)
-    await add_references(tx, after - before, sealed.pieces)
-    await take_references(tx, before - after)
+    before, after = [e.digest for e in sealed.joined], [e.digest for e in added]
+    await change_references(tx, before, after, sealed.pieces)
     return number + len(pages)

@@ -10,17 +10,17 @@ for what that means and what a crash leaves behind.
 import asyncio
 import contextlib
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from blake3 import blake3
 
 from filestore.changes import Feed, Subscription, subscribe
 from filestore.chunking import Prepared, prepare
 from filestore.clock import Clock, system_clock
-from filestore.engine.base import Engine, ReadTx, ReadUnit, Tx
+from filestore.engine.base import Engine, ReadTx, ReadUnit
 from filestore.engine.sqlite import ReadOnlySqliteEngine, open_engine
 from filestore.engine.writer import Failpoint
 from filestore.errors import BusyError, CorruptionError, InvalidArgumentError
@@ -53,6 +53,9 @@ from filestore.reading import ReadPlan, ReadTransaction, cut_range
 from filestore.transaction import Transaction, check_append, check_write, join_lines
 
 T = TypeVar("T")
+A = TypeVar("A")
+Unit = Callable[[A], Coroutine[Any, Any, T]]
+"""A unit of work: an async function over a transaction, which awaits nothing else."""
 
 DATABASE_NAME = "zoned.db"
 INLINE_BYTES_MAX = 32 << 10
@@ -202,12 +205,9 @@ class FileStore:
         check_zone_name(zone, "append_lines")
         check_file_name(name, "append_lines")
         data, count = join_lines(lines, self.limits)
-        limits = self.limits
-
-        async def unit(tx: Tx) -> LinesAppended:
-            return await Transaction(tx, limits).append_kept_lines(zone, name, data, count)
-
-        return await self._engine.write(unit, len(data))
+        return await self._write(
+            lambda tx: tx.append_kept_lines(zone, name, data, count), len(data)
+        )
 
     async def set_meta(
         self, zone: str, name: str | None, changes: Mapping[str, Json]
@@ -231,9 +231,7 @@ class FileStore:
         """Delete a zone with all its files. False if there was none."""
         return await self._write(lambda tx: tx.delete_zone(zone), 0)
 
-    async def transact(
-        self, unit: Callable[[Transaction], Awaitable[T]], *, cost_bytes: int = 0
-    ) -> T:
+    async def transact(self, unit: Unit[Transaction, T], *, cost_bytes: int = 0) -> T:
         """Run `unit` as one transaction over any zones and files: all or nothing, durable on
         return.
 
@@ -339,19 +337,11 @@ class FileStore:
 
     # -- parts
 
-    async def _write(self, unit: Callable[[Transaction], Awaitable[T]], cost_bytes: int) -> T:
-        limits = self.limits
+    def _write(self, unit: Unit[Transaction, T], cost_bytes: int) -> Awaitable[T]:
+        return self._engine.write(lambda tx: unit(Transaction(tx, self.limits)), cost_bytes)
 
-        async def run(tx: Tx) -> T:
-            return await unit(Transaction(tx, limits))
-
-        return await self._engine.write(run, cost_bytes)
-
-    async def _read(self, unit: Callable[[ReadTransaction], Awaitable[T]]) -> T:
-        async def run(tx: ReadTx) -> T:
-            return await unit(ReadTransaction(tx))
-
-        return await self._engine.read(run)
+    def _read(self, unit: Unit[ReadTransaction, T]) -> Awaitable[T]:
+        return self._engine.read(lambda tx: unit(ReadTransaction(tx)))
 
     async def _prepare(self, data: bytes, key: tuple[str, str] | None) -> Prepared:
         kept = check_write(data, self.limits)
@@ -365,8 +355,12 @@ class FileStore:
 
     def _on_commit(self, changes: list[Change], position: int) -> None:
         self._feed.add(changes, position)
-        if self._housekeeper is not None and self._engine.needs_sealing:
+        if self._housekeeper is None:
+            return
+        if self._engine.needs_sealing:
             self._housekeeper.wake()
+        elif changes:
+            self._housekeeper.wake_later()
 
 
 class _CutCache:

@@ -22,11 +22,10 @@ from filestore.errors import (
 )
 from filestore.lines import Open, count_ended, split_lines
 from filestore.lists import (
-    Entry,
     count_references,
     mark_released,
+    read_packed_page,
     read_page,
-    read_pages,
     replace_list,
     write_page,
 )
@@ -79,12 +78,11 @@ class Transaction(ReadTransaction):
             return self.info(zone, head, unchanged=True)
         now = self._tx.now_ms()
         row = head.row if head else await self._make_file(zone, name, now)
-        old = await read_pages(self._tx, row.id, row.pages)
         entries = [
-            Entry(piece.digest, len(piece.data), ended)
+            (piece.digest, len(piece.data), ended)
             for piece, ended in zip(prepared.pieces, prepared.lines_ended, strict=True)
         ]
-        pages = await replace_list(self._tx, row.id, old, entries, prepared.pieces)
+        pages = await replace_list(self._tx, row.id, row.pages, entries, prepared.pieces)
         version = self._tx.next_version()
         row = row._replace(
             version=version,
@@ -95,10 +93,10 @@ class Transaction(ReadTransaction):
             pages=pages,
             digest=prepared.digest,
         )
-        await self._save(zone, row)
+        saved = await self._save(zone, row)
         await self._tx.tail_drop(row.id, version)
         self._publish("write", zone, name, version, 0, prepared.size)
-        return self.info(zone, await self.head_of(zone, row))
+        return self.info(zone, saved)
 
     async def append(self, zone: str, name: str, data: bytes) -> Appended:
         """Add bytes at the end, making zone and file if missing."""
@@ -176,7 +174,7 @@ class Transaction(ReadTransaction):
         if head is None:
             return False
         await self._release(head.row)
-        self._tx.rows.pop((zone, name), None)
+        self._tx.heads.pop((zone, name), None)
         self._publish("delete", zone, name, self._tx.next_version())
         return True
 
@@ -187,7 +185,7 @@ class Transaction(ReadTransaction):
         zone = await self._source_and_target(old, new, "move_zone")
         version = self._tx.next_version()
         await self._save_zone(zone._replace(name=new, version=version))
-        self._tx.rows.clear()
+        self._tx.heads.clear()
         self._publish("move_zone", new, None, version, source=old)
 
     async def copy_zone(self, src: str, dst: str) -> None:
@@ -207,7 +205,7 @@ class Transaction(ReadTransaction):
         for row in await self.file_rows(found.id, zone):
             await self._release(row)
         await self._tx.execute("DELETE FROM zone WHERE id = ?", (found.id,))
-        self._tx.rows.clear()
+        self._tx.heads.clear()
         self._publish("delete_zone", zone, None, self._tx.next_version())
         return True
 
@@ -242,12 +240,14 @@ class Transaction(ReadTransaction):
     # -- parts
 
     async def _append(self, zone: str, head: Head, data: bytes, ended: int, state: Open) -> int:
-        version = self._tx.next_version()
-        record = TailRecord(version, head.size, head.ended, ended, state, self._tx.now_ms(), data)
-        await self._tx.tail_append(head.row.id, record)
-        self._tx.publish(
-            Change(version, "append", zone, head.row.name, version, head.size, len(data))
-        )
+        tx, row, offset, now = self._tx, head.row, head.size, self._tx.now_ms()
+        version = tx.next_version()
+        record = TailRecord(version, offset, head.ended, ended, state, now, data)
+        await tx.tail_append(row.id, record)
+        size = offset + len(data)
+        after = Head(row, version, size, head.ended + ended, state, now, None)
+        tx.heads[zone, row.name] = after
+        tx.publish(Change(version, "append", zone, row.name, version, offset, len(data)))
         return version
 
     async def _append_nothing(self, zone: str, name: str) -> Appended:
@@ -299,16 +299,16 @@ class Transaction(ReadTransaction):
         )
         return row
 
-    async def _insert(self, zone: str, row: FileRow) -> None:
+    async def _insert(self, zone: str, row: FileRow) -> Head:
         await self._tx.execute(
             "INSERT INTO file (id, zone_id, name, version, size, ended, open, created_ms, "
             "modified_ms, pages, digest, meta, row_check) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, row_check(*row)),
         )
-        self._tx.rows[zone, row.name] = row
+        return await self._know(zone, row)
 
-    async def _save(self, zone: str, row: FileRow) -> None:
+    async def _save(self, zone: str, row: FileRow) -> Head:
         await self._tx.execute(
             "UPDATE file SET version = ?, size = ?, ended = ?, open = ?, modified_ms = ?, "
             "pages = ?, digest = ?, meta = ?, row_check = ? WHERE id = ?",
@@ -325,7 +325,11 @@ class Transaction(ReadTransaction):
                 row.id,
             ),
         )
-        self._tx.rows[zone, row.name] = row
+        return await self._know(zone, row)
+
+    async def _know(self, zone: str, row: FileRow) -> Head:
+        head = self._tx.heads[zone, row.name] = await self.head_of(zone, row)
+        return head
 
     async def _save_zone(self, row: ZoneRow) -> None:
         await self._tx.execute(
@@ -356,11 +360,12 @@ class Transaction(ReadTransaction):
         return found
 
     async def _copy_file(self, row: FileRow, target: ZoneRow) -> None:
-        number = self._tx.next_version()
-        copied = row._replace(id=number, zone_id=target.id, version=number)
+        file_id = self._tx.next_version()
+        copied = row._replace(id=file_id, zone_id=target.id, version=file_id)
         counts: Counter[bytes] = Counter()
-        for page in await read_pages(self._tx, row.id, row.pages):
-            counts.update(entry.digest for entry in page.entries)
+        for number in range(row.pages):
+            page = await read_packed_page(self._tx, row.id, number)
+            counts.update(page.digests())
             await write_page(self._tx, copied.id, page)
         await count_references(self._tx, counts)
         await self._insert(target.name, copied)

@@ -13,7 +13,7 @@ group. A unit handed to `read` sees one committed state, and may be run again fr
 must have no side effect.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString, NamedTuple, Protocol, TypeVar
 
@@ -53,8 +53,8 @@ class ReadTx(Protocol):
     """What a unit may do while reading."""
 
     @property
-    def rows(self) -> dict[object, Any]:
-        """Rows known from memory; the engine empties it when something is undone."""
+    def heads(self) -> dict[tuple[str, str], Any]:
+        """What units know of files from before; emptied when something is undone."""
 
     async def fetch(self, sql: LiteralString, params: Sequence[Value] = ()) -> list[Row]:
         """All rows."""
@@ -120,12 +120,12 @@ class Engine(Protocol):
 
     @property
     def needs_sealing(self) -> bool:
-        """True when there may be background work."""
+        """True when the last commit left tails that should be sealed soon."""
 
-    async def write(
+    def write(
         self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
-    ) -> T:
-        """Run `unit` in a transaction; durable on return.
+    ) -> Awaitable[T]:
+        """Run `unit` in a transaction; durable when the result is there.
 
         Cancelling the caller never cancels a unit that was taken. BusyError when too much is
         waiting; housekeeping is let through, since it is what makes room.

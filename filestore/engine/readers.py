@@ -33,7 +33,7 @@ class ReaderTx:
         self._connection = connection
         self._tails = tails
         self._position = position
-        self.rows: dict[object, Any] = {}
+        self.heads: dict[tuple[str, str], Any] = {}
 
     async def fetch(self, sql: LiteralString, params: Sequence[Value] = ()) -> list[Row]:
         return self._connection.execute(sql, params).fetchall()

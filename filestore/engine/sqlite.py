@@ -14,7 +14,7 @@ import os
 import queue
 import stat
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -96,16 +96,16 @@ class SqliteEngine:
 
     @property
     def needs_sealing(self) -> bool:
-        """True when tails wait to be sealed, or chunks to be released."""
+        """True when the last commit left tails that should be sealed soon."""
         return self._writer.needs_sealing
 
     @property
     def _is_full(self) -> bool:
         return self._writer.is_full
 
-    async def write(
+    def write(
         self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
-    ) -> T:
+    ) -> Awaitable[T]:
         if self._closed:
             raise ClosedError("the store is closed")
         if self._trouble is not None:
@@ -118,7 +118,7 @@ class SqliteEngine:
         self._waiting_units += 1
         self._waiting_bytes += cost_bytes
         self._jobs.put(Job(unit, future, cost_bytes))
-        return await future
+        return future
 
     async def read(self, unit: ReadUnit[T]) -> T:
         return await self._readers.read(unit)
@@ -278,9 +278,9 @@ class ReadOnlySqliteEngine:
     def position(self) -> int:
         return max((view.seq for view in self._views.values()), default=0)
 
-    async def write(
+    def write(
         self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
-    ) -> T:
+    ) -> Awaitable[T]:
         raise ReadOnlyError("the store was opened read-only")
 
     async def read(self, unit: ReadUnit[T]) -> T:

@@ -19,8 +19,7 @@ carries the group whose outcome nobody knows.
 import queue
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, LiteralString
+from typing import Any, LiteralString, NamedTuple
 
 from filestore.clock import Clock
 from filestore.engine import driver
@@ -33,7 +32,7 @@ from filestore.model import Change, Limits
 
 PROBE_S = 1.0
 """How often a full disk is tried again."""
-ROWS_CACHED_MAX = 8192
+HEADS_KEPT_MAX = 8192
 EMPTY_TAILS_MAX = 1024
 TRIM_BYTES_MIN = 1 << 20
 SHRINK_PAGES = 256
@@ -48,8 +47,7 @@ Committed = Callable[[list[Outcome], "Sequence[Job]", list[Change], int], None]
 """Told after each group: outcomes, jobs that wait no more, changes, the counter."""
 
 
-@dataclass(slots=True)
-class Job:
+class Job(NamedTuple):
     """A unit of work that waits for its turn."""
 
     unit: WriteUnit[Any]
@@ -69,7 +67,7 @@ class WriterTx:
         clock: Clock,
         limits: Limits,
     ) -> None:
-        self.rows: dict[object, Any] = {}
+        self.heads: dict[tuple[str, str], Any] = {}
         self.now_ms = clock
         self.version = version
         self.records: list[tuple[int, TailRecord]] = []
@@ -178,7 +176,7 @@ class WriterTx:
         self._undo_records(records)
         del self.changes[changes:], self.drops[drops:]
         self.trimmed = 0
-        self.rows.clear()
+        self.heads.clear()
         if self._in_savepoint and self._connection.in_transaction:
             self._connection.execute("ROLLBACK TO unit")
             self._connection.execute("RELEASE unit")
@@ -187,13 +185,13 @@ class WriterTx:
         """Take back in memory what all units of the group did; the database has rolled back."""
         self._undo_records(0)
         self.clear_group()
-        self.rows.clear()
+        self.heads.clear()
 
     def clear_group(self) -> None:
         self.records, self.changes, self.drops = [], [], []
         self.trimmed = 0
-        if len(self.rows) > ROWS_CACHED_MAX:
-            self.rows.clear()
+        if len(self.heads) > HEADS_KEPT_MAX:
+            self.heads.clear()
 
     def _undo_records(self, keep: int) -> None:
         while len(self.records) > keep:
@@ -340,13 +338,10 @@ class Writer:
             self._forget_empty_tails()
         seal_bytes = self._limits.seal_bytes
         self.log_bytes = log.bytes
-        # Never because of a commit that changed nothing: background work itself makes such ones.
-        self.needs_sealing = bool(tx.drops) or (
-            bool(tx.records)
-            and (
-                log.bytes > self._limits.log_bytes_soft
-                or any(tails[file_id].bytes >= seal_bytes for file_id, _ in tx.records)
-            )
+        # Never because of a commit without appends: background work itself makes such ones.
+        self.needs_sealing = bool(tx.records) and (
+            log.bytes > self._limits.log_bytes_soft
+            or any(tails[file_id].bytes >= seal_bytes for file_id, _ in tx.records)
         )
         tx.clear_group()
 

@@ -121,7 +121,9 @@ async def test_file_name_that_is_bad_is_refused_by_every_operation(
         await assert_refused(store, FILE_CALLS[operation], value)
 
 
-@pytest.mark.parametrize("value", [*GOOD, "x" * 256, "\U0001f600" * 256], ids=lambda v: ascii(v)[:20])
+@pytest.mark.parametrize(
+    "value", [*GOOD, "x" * 256, "\U0001f600" * 256], ids=lambda v: ascii(v)[:20]
+)
 async def test_zone_name_that_is_good_is_taken_as_it_is(store: FileStore, value: str) -> None:
     await store.write(value, "f", b"x")
     zone = await store.zone(value)
@@ -134,7 +136,9 @@ async def test_zone_name_that_is_good_is_taken_as_it_is(store: FileStore, value:
     assert await store.delete_zone(value)
 
 
-@pytest.mark.parametrize("value", [*GOOD, "x" * 128, "\U0001f600" * 128], ids=lambda v: ascii(v)[:20])
+@pytest.mark.parametrize(
+    "value", [*GOOD, "x" * 128, "\U0001f600" * 128], ids=lambda v: ascii(v)[:20]
+)
 async def test_file_name_that_is_good_is_taken_as_it_is(store: FileStore, value: str) -> None:
     await store.append("z", value, b"line\n")
     await store.set_meta("z", value, {"a": 1})

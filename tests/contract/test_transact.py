@@ -1,7 +1,6 @@
 """`transact`: any operations on any zones and files as one; all or nothing."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -16,10 +15,8 @@ from filestore import (
     VersionConflictError,
 )
 from tests.conftest import FakeClock, StoreOpener
-from tests.contract.tools import Gate, noise, take, turn
+from tests.contract.tools import Gate, Unit, noise, take, turn
 from tests.support.child_model import dump
-
-Unit = Callable[[Transaction], Awaitable[object]]
 
 
 class OnPurposeError(Exception):

@@ -7,12 +7,14 @@ import sqlite3
 import threading
 import types
 from collections import Counter
-from collections.abc import AsyncIterator, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from filestore import Change, FileStore, Transaction
 from filestore.changes import Subscription
+
+Unit = Callable[[Transaction], Awaitable[object]]
 
 WAIT_S_MAX = 30.0
 """Nothing that a test waits for takes this long, unless it will never come."""
@@ -42,23 +44,37 @@ class Gate:
             self._reached.set()
             self._opened.wait(WAIT_S_MAX)
 
+    async def stop_next(
+        self, store: FileStore, group: asyncio.TaskGroup, unit: Unit
+    ) -> "asyncio.Task[object]":
+        """Hand in `unit` and hold the writer when it has taken that and nothing else.
+
+        Returns the caller's task. `let_go` lets the writer go on.
+        """
+        await store.tidy()
+        self._reached.clear()
+        self._opened.clear()
+        self._stop_at = "begun"
+        task = group.create_task(store.transact(unit))
+        assert await asyncio.to_thread(self._reached.wait, WAIT_S_MAX)
+        return task
+
+    def let_go(self) -> None:
+        """Let the writer go on."""
+        self._opened.set()
+
     @asynccontextmanager
     async def held(self, store: FileStore) -> AsyncIterator[None]:
         """The writer has taken one empty unit and stands still until the block ends.
 
         That unit counts as one that waits; everything handed in meanwhile makes up the next group.
         """
-        await store.tidy()
-        self._reached.clear()
-        self._opened.clear()
-        self._stop_at = "begun"
         async with asyncio.TaskGroup() as group:
-            group.create_task(store.transact(do_nothing))
             try:
-                assert await asyncio.to_thread(self._reached.wait, WAIT_S_MAX)
+                await self.stop_next(store, group, do_nothing)
                 yield
             finally:
-                self._opened.set()
+                self.let_go()
 
 
 async def do_nothing(_: Transaction) -> None:

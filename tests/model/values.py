@@ -34,19 +34,37 @@ SCRAPS = (
 )
 LENGTHS = (1, 63, 64, 65, 700, 4_096, 5_000, 8_999)
 
+
+
+class Value(bytes):
+    """Bytes that say in a failing test where they come from instead of showing themselves."""
+
+    recipe = ""
+
+    def __repr__(self) -> str:
+        return self.recipe
+
+
+def value(stock: int, start: int, length: int | None, scraps: list[bytes]) -> Value:
+    """A part of STOCK[stock], and some scraps behind it."""
+    end = None if length is None else start + length
+    made = Value(STOCK[stock][start:end] + b"".join(scraps))
+    made.recipe = f"value({stock}, {start}, {length}, {scraps})"
+    return made
+
+
 scraps = st.lists(st.sampled_from(SCRAPS), max_size=8).map(b"".join)
-pieces = st.builds(
-    lambda value, start, length: value[start : start + length],
-    st.sampled_from(STOCK),
-    st.sampled_from((0, 0, 0, 100)),
-    st.sampled_from(LENGTHS),
-)
-values = st.one_of(
-    scraps,
-    pieces,
-    st.sampled_from(STOCK),
-    st.builds(lambda first, last: first + last, pieces, scraps),
-)
+
+
+def any_value(lengths: tuple[int | None, ...]) -> st.SearchStrategy[bytes]:
+    ends = st.one_of(st.just([]), st.lists(st.sampled_from(SCRAPS), max_size=4))
+    stock, starts = st.sampled_from(range(len(STOCK))), st.sampled_from((0, 0, 0, 100))
+    return st.one_of(scraps, st.builds(value, stock, starts, st.sampled_from(lengths), ends))
+
+
+values = any_value((*LENGTHS, None))
+small_values = any_value(LENGTHS)
+"""Small enough to be prepared on the event loop, so that units arrive in the order of the calls."""
 lines = st.lists(st.one_of(scraps, st.sampled_from((b"one", b"two\nthree", b"x" * 100))), max_size=4)
 meta_values = st.sampled_from(
     [None, 0, False, 0.0, 1, True, 1.0, "", "é\n", [], [None, {"x": 1}], {"deep": {"er": None}}]
@@ -62,10 +80,16 @@ def guarded(op: Op, guard: str | None) -> Op:
     return op if guard is None else op | {"guard": guard}
 
 
-def operations(guards: st.SearchStrategy[str | None]) -> st.SearchStrategy[Op]:
+def write(zone: str, name: str, data: bytes, guard: str | None) -> Op:
+    return guarded(ops.write(zone, name, data), guard)
+
+
+def operations(
+    values: st.SearchStrategy[bytes], guards: st.SearchStrategy[str | None]
+) -> st.SearchStrategy[Op]:
     """Any one operation but a transaction."""
     return st.one_of(
-        st.builds(guarded, st.builds(ops.write, zones, names, values), guards),
+        st.builds(write, zones, names, values, guards),
         st.builds(ops.append, zones, names, values),
         st.builds(ops.append_lines, zones, names, lines),
         st.builds(ops.set_meta, zones, st.one_of(names, st.none()), meta_changes),
@@ -79,19 +103,18 @@ def operations(guards: st.SearchStrategy[str | None]) -> st.SearchStrategy[Op]:
 def random_operation(rng: random.Random, zones: list[str]) -> Op:
     """The same for tests that are driven by a plain seed; JSON can carry every operation."""
 
-    def value() -> bytes:
-        scraps = b"".join(rng.choices(SCRAPS, k=rng.randrange(6)))
-        start, length = rng.choice((0, 0, 100)), rng.choice(LENGTHS)
-        piece = rng.choice(STOCK)[start : start + length]
-        return rng.choice((scraps, piece, piece + scraps))
+    def data() -> bytes:
+        scraps = rng.choices(SCRAPS, k=rng.randrange(6))
+        length = rng.choice((0, *LENGTHS))
+        return value(rng.randrange(len(STOCK)), rng.choice((0, 0, 100)), length, scraps)
 
     zone, other, name = rng.choice(zones), rng.choice(zones), rng.choice(NAMES)
     meta: dict[str, Any] = {rng.choice("kl"): rng.choice((None, 1, True, "x", {"y": []}))}
     return rng.choice(
         (
-            *[ops.write(zone, name, value())] * 3,
-            *[ops.append(zone, name, value())] * 5,
-            ops.append_lines(zone, name, [value()[:300], b"end"]),
+            *[ops.write(zone, name, data())] * 3,
+            *[ops.append(zone, name, data())] * 5,
+            ops.append_lines(zone, name, [data()[-300:], b"end"]),
             ops.set_meta(zone, rng.choice((name, None)), meta),
             ops.delete_file(zone, name),
             ops.delete_zone(zone),
