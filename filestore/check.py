@@ -18,7 +18,7 @@ from functools import partial
 from filestore.engine.base import ReadTx
 from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE
 from filestore.errors import CorruptionError, StoreError
-from filestore.lines import Open, count_ended
+from filestore.lines import LineCounter
 from filestore.lists import Entry, check_released, load_chunk, read_pages
 from filestore.reading import FileRow, ReadTransaction
 from filestore.store import FileStore
@@ -246,30 +246,28 @@ def _count(entries: list[Entry], references: Counter[bytes], sizes: dict[bytes, 
 async def _check_bytes(store: FileStore, file: _Bytes, report: Report) -> None:
     """Read every chunk of a file and count its lines again."""
     zone, row = file.zone, file.row
-    offset, state, before = 0, Open.NOTHING, b""
+    offset, counter = 0, LineCounter()
+    is_known = True
     for entry in file.entries:
         try:
             data = await store.read_unit(partial(load_chunk, entry=entry))
         except CorruptionError as error:
-            if await _is_unchanged(store, file):
-                report.add(error.message, zone, row.name, offset)
-                offset += entry.size
-                state, before = Open.NOTHING, b""
-                continue
-            return
-        ended, after = count_ended(data, before, state)
-        if ended != entry.ended and offset + entry.size <= row.size:
-            report.add(
-                f"{ended} lines end here, the list says {entry.ended}", zone, row.name, offset
-            )
-        rest = data.rpartition(b"\n")[2]
-        before = (before if len(rest) == len(data) else b"") + rest if after is Open.BLANK else b""
-        offset, state = offset + entry.size, after
+            if not await store.read_unit(partial(_is_named, file_id=row.id, digest=entry.digest)):
+                return  # the file was replaced meanwhile
+            report.add(error.message, zone, row.name, offset)
+            is_known = False
+        else:
+            ended = counter.feed(data)
+            if is_known and ended != entry.ended:
+                message = f"{ended} lines end here, the list says {entry.ended}"
+                report.add(message, zone, row.name, offset)
+            # Behind a damaged chunk nobody knows what is open until a line ends.
+            is_known = is_known or b"\n" in data
+        offset += entry.size
 
 
-async def _is_unchanged(store: FileStore, file: _Bytes) -> bool:
-    """A chunk that is gone is damage only if the file is still the one that named it."""
-    row = await store.read_unit(
-        lambda tx: tx.fetch_one("SELECT version FROM file WHERE id = ?", (file.row.id,))
-    )
-    return row is not None and row[0] == file.row.version
+async def _is_named(tx: ReadTx, file_id: int, digest: bytes) -> bool:
+    """A chunk that cannot be read is damage only if the file still names it."""
+    row = await tx.fetch_one("SELECT pages FROM file WHERE id = ?", (file_id,))
+    pages = await read_pages(tx, file_id, row[0]) if row else []
+    return any(entry.digest == digest for page in pages for entry in page.entries)

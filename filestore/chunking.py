@@ -8,7 +8,7 @@ That makes saving a snapshot that grew by one node a matter of comparing memory.
 Where the boundaries lie is not part of any format: another cutter reads old data just as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import zstandard
@@ -16,7 +16,7 @@ from blake3 import blake3
 from pyfastcdc import FastCDC
 
 from filestore.errors import CorruptionError
-from filestore.lines import Open, count_pieces
+from filestore.lines import LineCounter, Open
 from filestore.model import PIECE_BYTES_MAX
 
 HASH_BYTES = 32
@@ -99,8 +99,18 @@ def make_piece(data: bytes, level: int) -> Piece:
 def prepare(data: bytes, like: Prepared | None = None) -> Prepared:
     """Cut, hash and compress `data`. `like`: an earlier value of the same file, to save work."""
     pieces = _cut(data, like.pieces if like else ())
-    ended, state = count_pieces(((piece.data, piece.has_break) for piece in pieces), Open.NOTHING)
+    ended, state = count_lines(pieces, LineCounter())
     return Prepared(pieces, ended, state, len(data), hash_bytes(data, max_threads=blake3.AUTO))
+
+
+def count_lines(pieces: Iterable[Piece], counter: LineCounter) -> tuple[list[int], Open]:
+    """How many lines end in each piece, and what is open after the last."""
+    ended: list[int] = []
+    for piece in pieces:
+        # In the middle of a long line there is nothing to find.
+        is_inside = counter.state is Open.TEXT and not piece.has_break
+        ended.append(0 if is_inside else counter.feed(piece.data))
+    return ended, counter.state
 
 
 def _cut(data: bytes, old: Sequence[Piece]) -> list[Piece]:

@@ -6,6 +6,7 @@ holder ends, however it ends; the file's content names the holder for people and
 trusted for more.
 """
 
+import asyncio
 import contextlib
 import errno
 import fcntl
@@ -59,8 +60,8 @@ class FolderLock:
         self._descriptor = descriptor
 
     @classmethod
-    def take(cls, folder: Path, kind: HolderKind, socket: str, wait_ms: int) -> "FolderLock":
-        """Take the lock; blocks. Raises LockedError naming the holder.
+    async def take(cls, folder: Path, kind: HolderKind, socket: str, wait_ms: int) -> "FolderLock":
+        """Take the lock. Raises LockedError naming the holder.
 
         A command is waited for up to `wait_ms`, a daemon not at all: it will not go soon.
         """
@@ -77,7 +78,7 @@ class FolderLock:
                 is_daemon = holder.kind == "daemon" and _is_alive(holder.pid)
                 if is_daemon or time.monotonic() >= deadline:
                     raise _locked(folder, holder) from None
-                time.sleep(LOCK_POLL_S)
+                await asyncio.sleep(LOCK_POLL_S)
                 continue
             lock = cls(descriptor)
             # Someone may have removed the file between open and lock: then the lock guards nothing.

@@ -79,6 +79,7 @@ class Housekeeper:
         try:
             await self._run()
         finally:
+            self._idle.set()
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -101,7 +102,8 @@ class Housekeeper:
         """Until woken, or until the last lease that holds chunks back has grown too old."""
         left_s = self._leases.left_s(self._unused_since) if self._unused else None
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), left_s)
+            async with asyncio.timeout(left_s):
+                await self._wake.wait()
         self._wake.clear()
 
     def _lease_ended(self) -> None:
@@ -193,8 +195,7 @@ async def _plan(tx: ReadTx, file_id: int, limits: Limits) -> SealPlan | None:
     if found is None:
         return None
     zone, row = found
-    last = await read_page(tx, file_id, row.pages - 1) if row.pages else None
-    return await plan_seal(ReadTransaction(tx), zone, row, last, limits.seal_bytes)
+    return await plan_seal(ReadTransaction(tx), zone, row, limits.seal_bytes)
 
 
 async def _current(tx: ReadTx, file_id: int) -> tuple[str, FileRow] | None:

@@ -20,13 +20,30 @@ _BLANK = re.compile(
 )
 
 
+_HALF_BLANK = re.compile(_BLANK.pattern + rb"(?:\xc2|\xe1\x9a?|\xe2[\x80\x81]?|\xe3\x80?)")
+"""White space, and behind it the beginning of one more."""
+
+
 class Open(IntEnum):
     """What stands after the last line break."""
 
     NOTHING = 0
     TEXT = 1
+    """A line that counts, whatever follows."""
     BLANK = 2
-    """Bytes, all blank so far; read back when more is added, for they may end in half a space."""
+    """White space only: no line yet."""
+    HALF = 3
+    """White space and the first bytes of more: a line that counts unless the rest follows."""
+
+    @property
+    def counts(self) -> bool:
+        """True if it is a line that has a number."""
+        return self is Open.TEXT or self is Open.HALF
+
+    @property
+    def is_undecided(self) -> bool:
+        """True if the open bytes must be looked at again when more is added."""
+        return self is Open.BLANK or self is Open.HALF
 
 
 def is_blank(line: bytes) -> bool:
@@ -42,55 +59,54 @@ def open_state(rest: bytes) -> Open:
     """Classify the bytes after the last line break."""
     if not rest:
         return Open.NOTHING
-    return Open.BLANK if is_blank(rest) else Open.TEXT
+    if is_blank(rest):
+        return Open.BLANK
+    # A last byte below 0x80 ends a character, so nothing is half there.
+    return Open.HALF if rest[-1] >= 0x80 and _HALF_BLANK.fullmatch(rest) else Open.TEXT
 
 
-def count_ended(data: bytes, before: bytes, state: Open) -> tuple[int, Open]:
-    """Count the lines that end in `data`, and say what is open after it.
+class LineCounter:
+    """Counts the lines that end in consecutive pieces.
 
-    `state` is what was open before `data`, and `before` are those open bytes when `state` is BLANK
-    (else empty).
+    `state` is what is open before the next piece; `before` are those bytes, but only while `state`
+    is undecided.
     """
-    if b"\n" not in data:
-        if state is Open.TEXT:
-            return 0, Open.TEXT
-        return 0, open_state(before + data)
-    head, *middle, rest = data.split(b"\n")
-    ended = 1 if state is Open.TEXT or not is_blank(before + head) else 0
-    ended += sum(1 for line in middle if not is_blank(line))
-    return ended, open_state(rest)
 
+    __slots__ = ("before", "state")
 
-def count_pieces(pieces: Iterable[tuple[bytes, bool]], state: Open) -> tuple[list[int], Open]:
-    """`count_ended` over consecutive pieces: the count of each, and what is open after the last.
+    def __init__(self, state: Open = Open.NOTHING, before: bytes = b"") -> None:
+        self.state = state
+        self.before = before
 
-    Each piece comes with whether there is a line break in it.
-    """
-    counts: list[int] = []
-    before = b""
-    for piece, has_break in pieces:
-        if state is Open.TEXT and not has_break:
-            counts.append(0)
-            continue
-        ended, state = count_ended(piece, before, state)
-        counts.append(ended)
-        if state is Open.BLANK:
-            # Only a stretch of white space across a cut comes here.
-            rest = piece.rpartition(b"\n")[2]
-            before = before + rest if len(rest) == len(piece) else rest
-        else:
-            before = b""
-    return counts, state
+    def feed(self, piece: bytes) -> int:
+        """How many lines end in `piece`."""
+        ended = 0
+        if b"\n" in piece:
+            head, *middle, rest = piece.split(b"\n")
+            ended = int(self.state is Open.TEXT or not is_blank(self.before + head))
+            ended += sum([not is_blank(line) for line in middle])
+            self.before, self.state = rest, open_state(rest)
+        elif self.state is not Open.TEXT:
+            self.before += piece
+            self.state = open_state(self.before)
+        if not self.state.is_undecided:
+            self.before = b""
+        return ended
 
 
 def split_lines(lines: Iterable[str | bytes]) -> list[bytes]:
     """Turn the caller's lines into lines without breaks: split at `\\n` only, blank ones dropped.
 
-    Raises UnicodeEncodeError for text with lone surrogates.
+    Raises UnicodeEncodeError for text with lone surrogates, TypeError for what is no line.
     """
     kept: list[bytes] = []
     for line in lines:
-        raw = line.encode() if isinstance(line, str) else bytes(line)
+        if isinstance(line, str):
+            raw = line.encode()
+        elif isinstance(line, bytes | bytearray | memoryview):
+            raw = bytes(line)
+        else:
+            raise TypeError(f"a line is {type(line).__name__}")
         if b"\n" in raw:
             kept += [part for part in raw.split(b"\n") if not is_blank(part)]
         elif not is_blank(raw):

@@ -13,7 +13,12 @@ import orjson
 
 from filestore.engine.base import Damage, ReadTx, TailRecord
 from filestore.engine.schema import row_check
-from filestore.errors import CorruptionError, InvalidArgumentError, NotFoundError
+from filestore.errors import (
+    CorruptionError,
+    InvalidArgumentError,
+    InvalidNameError,
+    NotFoundError,
+)
 from filestore.lines import LineScanner, Open
 from filestore.lists import Entry, find_page, load_chunk, locate, read_page
 from filestore.model import (
@@ -44,6 +49,7 @@ _ZONES_DOWN: LiteralString = (
     f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name >= ? AND name < ? ORDER BY name DESC LIMIT ?"
 )
 _OPEN = tuple(Open)
+READ_BACK_BYTES = 64 << 10
 NAME_AFTER_ALL = "\U0010ffff"
 """Sorts after every character that a name may hold."""
 
@@ -92,7 +98,7 @@ class Head(NamedTuple):
     @property
     def lines(self) -> int:
         """Lines that have a number; an unterminated last one counts."""
-        return self.ended + (self.open is Open.TEXT)
+        return self.ended + self.open.counts
 
 
 class ReadPlan(NamedTuple):
@@ -125,6 +131,10 @@ class ReadTransaction:
         """A page of zones whose names start with `prefix`, by name; a range scan."""
         if limit < 1:
             raise InvalidArgumentError(f"limit must be 1 or more, not {limit}", operation="zones")
+        try:
+            (prefix + (after or "")).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidNameError(f"not valid text: {error}", operation="zones") from error
         low, high = prefix, prefix + NAME_AFTER_ALL
         # One lower bound and no more: of two, the database might scan from the wrong one.
         query = _ZONES_FROM
@@ -274,6 +284,25 @@ class ReadTransaction:
         while entries and end - entries[-1].size >= stop:
             end -= entries.pop().size
         return entries, at
+
+    async def open_bytes(self, zone: str, name: str, size: int) -> bytes:
+        """The bytes after the last line break of the first `size`; may span many appends."""
+        start = size
+        held = b""
+        while start > 0 and b"\n" not in held:
+            length = min(READ_BACK_BYTES, start)
+            start -= length
+            held = await self.read(zone, name, start, length) + held
+        return held.rpartition(b"\n")[2]
+
+    async def last_entries(self, zone: str, row: FileRow) -> list[Entry]:
+        """The entries of the last page of a file's list."""
+        if not row.pages:
+            return []
+        try:
+            return (await read_page(self._reader, row.id, row.pages - 1)).entries
+        except CorruptionError as error:
+            raise located(error, zone, row.name, row.size) from error
 
     async def chunk(self, zone: str, name: str, entry: Entry, offset: int) -> bytes:
         """One chunk's bytes; damage is reported with its place."""

@@ -14,9 +14,9 @@ and writing stays linear.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from filestore.chunking import STREAM_LEVEL, Piece, make_piece, split_fixed
+from filestore.chunking import STREAM_LEVEL, Piece, count_lines, make_piece, split_fixed
 from filestore.engine.base import TailRecord, Tx
-from filestore.lines import Open, count_pieces
+from filestore.lines import LineCounter, Open
 from filestore.lists import Entry, Page, change_references, paginate, write_page
 from filestore.model import PIECE_BYTES_MAX
 from filestore.reading import FileRow, ReadTransaction, check_whole
@@ -45,10 +45,12 @@ class SealPlan(NamedTuple):
     row: FileRow
     records: Sequence[TailRecord]
     joined: list[tuple[Entry, bytes]]
+    before: bytes
+    """The bytes before the tail and after the last line break, while they are undecided."""
 
 
 async def plan_seal(
-    reader: ReadTransaction, zone: str, row: FileRow, last: Page | None, seal_bytes: int
+    reader: ReadTransaction, zone: str, row: FileRow, seal_bytes: int
 ) -> SealPlan | None:
     """Read what sealing a file needs. None when there is nothing to seal."""
     check_whole(zone, await reader.head_of(zone, row))
@@ -58,46 +60,33 @@ async def plan_seal(
     total = sum(len(record.data) for record in records)
     joined: list[tuple[Entry, bytes]] = []
     offset = row.size
-    for entry in reversed(last.entries if last else []):
+    for entry in reversed(await reader.last_entries(zone, row)):
         if entry.size > total * JOIN_FACTOR or entry.size + total > seal_bytes:
             break
         offset -= entry.size
         total += entry.size
         joined.insert(0, (entry, await reader.chunk(zone, row.name, entry, offset)))
-    return SealPlan(zone, row, records, joined)
+    is_undecided = Open(row.open).is_undecided
+    before = await reader.open_bytes(zone, row.name, row.size) if is_undecided else b""
+    return SealPlan(zone, row, records, joined, before)
 
 
 def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
     """Join, cut, hash and compress. Pure; the slow part of sealing."""
-    _, row, records, joined = plan
     size_max = min(seal_bytes, PIECE_BYTES_MAX)
-    groups: list[list[tuple[bytes, int]]] = [[(data, entry.ended) for entry, data in joined]]
-    state = Open(row.open)
-    states = [state]
-    size = sum(entry.size for entry, _ in joined)
-    for record in records:
-        # Cut between appends, so that a chunk ends where a line ends.
-        if size and size + len(record.data) > size_max:
-            groups.append([])
-            states.append(state)
-            size = 0
-        groups[-1].append((record.data, record.ended))
-        size += len(record.data)
-        state = record.open
-    pieces: list[Piece] = []
-    ended_in: list[int] = []
-    for group, state in zip(groups, states, strict=True):
-        parts = split_fixed(b"".join(data for data, _ in group), size_max)
-        made = [make_piece(part, STREAM_LEVEL) for part in parts]
-        pieces += made
-        # More than one part: a single append larger than a chunk, cut anywhere.
-        later: list[int] = []
-        if len(made) > 1:
-            later = count_pieces(((piece.data, piece.has_break) for piece in made), state)[0][1:]
-        ended_in += [sum(ended for _, ended in group) - sum(later), *later]
-    end = records[-1]
+    groups = _group(plan, size_max)
+    parts = [split_fixed(b"".join([data for data, _ in group]), size_max) for group in groups]
+    pieces = [make_piece(part, STREAM_LEVEL) for group in parts for part in group]
+    if len(pieces) == len(groups):
+        ended_in = [sum([ended for _, ended in group]) for group in groups]
+    else:
+        # An append larger than a chunk was cut anywhere. Then nothing was joined, so what is open
+        # before the first piece is known.
+        counter = LineCounter(Open(plan.row.open), plan.before)
+        ended_in, _ = count_lines(pieces, counter)
+    end = plan.records[-1]
     return Sealed(
-        [entry for entry, _ in joined],
+        [entry for entry, _ in plan.joined],
         pieces,
         ended_in,
         end.version,
@@ -106,6 +95,19 @@ def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
         end.open,
         end.modified_ms,
     )
+
+
+def _group(plan: SealPlan, size_max: int) -> list[list[tuple[bytes, int]]]:
+    """Bytes and how many lines end in them, chunk by chunk; cut between appends."""
+    groups = [[(data, entry.ended) for entry, data in plan.joined]]
+    size = sum([entry.size for entry, _ in plan.joined])
+    for record in plan.records:
+        if size and size + len(record.data) > size_max:
+            groups.append([])
+            size = 0
+        groups[-1].append((record.data, record.ended))
+        size += len(record.data)
+    return groups
 
 
 async def place(tx: Tx, file_id: int, page: Page | None, sealed: Sealed) -> int:

@@ -8,7 +8,6 @@ for what that means and what a crash leaves behind.
 """
 
 import asyncio
-import contextlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
@@ -73,6 +72,7 @@ class FileStore:
         self._feed = Feed(limits.changes_kept)
         self._leases = Leases(limits.lease_s)
         self._cuts = _CutCache(limits.cut_cache_bytes)
+        self._closing = asyncio.Lock()
         self._lock: FolderLock | None = None
         self._engine: Engine
         self._housekeeper: Housekeeper | None = None
@@ -106,14 +106,16 @@ class FileStore:
         store = cls(Path(data_dir), sync, limits or Limits())
         if read_only:
             store._engine = ReadOnlySqliteEngine(store.data_dir / DATABASE_NAME, store.limits)
-            await store._engine.read(_nothing)
+            try:
+                await store._engine.read(_nothing)
+            except BaseException:
+                await store._engine.close()
+                raise
             return store
         with translated_os_errors("open"):
             store.folder_was_tightened = make_private_folder(store.data_dir)
             refuse_network_file_system(store.data_dir)
-            store._lock = await asyncio.to_thread(
-                FolderLock.take, store.data_dir, kind, socket, lock_wait_ms
-            )
+            store._lock = await FolderLock.take(store.data_dir, kind, socket, lock_wait_ms)
         try:
             store._start(clock, failpoint)
         except BaseException:
@@ -139,17 +141,17 @@ class FileStore:
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Leaves no WAL behind. Safe to call twice."""
-        if self._background is not None:
-            self._background.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._background
-            self._background = None
-        try:
-            await self._engine.close()
-        finally:
-            self._feed.close()
-            if self._lock is not None:
-                self._lock.release()
+        async with self._closing:
+            if self._background is not None:
+                self._background.cancel()
+                await asyncio.wait([self._background])
+                self._background = None
+            try:
+                await self._engine.close()
+            finally:
+                self._feed.close()
+                if self._lock is not None:
+                    self._lock.release()
 
     async def __aenter__(self) -> "FileStore":
         return self
@@ -190,8 +192,7 @@ class FileStore:
 
     async def append(self, zone: str, name: str, data: bytes) -> Appended:
         """Add bytes at the end of a file, made if missing. Durable on return; all or nothing."""
-        check_append(len(data), self.limits)
-        kept = bytes(data)
+        kept = check_append(data, self.limits)
         return await self._write(lambda tx: tx.append(zone, name, kept), len(kept))
 
     async def append_lines(
@@ -328,7 +329,7 @@ class FileStore:
 
     async def tidy(self) -> None:
         """Wait for the background work that can be done now: tails sealed, space released."""
-        if self._housekeeper is not None:
+        if self._housekeeper is not None and self._background is not None:
             await self._housekeeper.wait_idle()
 
     async def read_unit(self, unit: ReadUnit[T]) -> T:

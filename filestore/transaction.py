@@ -20,7 +20,7 @@ from filestore.errors import (
     TooLargeError,
     VersionConflictError,
 )
-from filestore.lines import Open, count_ended, split_lines
+from filestore.lines import LineCounter, Open, split_lines
 from filestore.lists import (
     count_references,
     mark_released,
@@ -41,10 +41,9 @@ from filestore.model import (
     check_zone_name,
 )
 from filestore.reading import FileRow, Head, ReadTransaction, ZoneRow, check_whole, decode_meta
-from filestore.sealing import Sealed, SealPlan, cut_stream, place
+from filestore.sealing import Sealed, cut_stream, place, plan_seal
 
 EMPTY_META = b"{}"
-READ_BACK_BYTES = 64 << 10
 
 
 class Transaction(ReadTransaction):
@@ -102,13 +101,14 @@ class Transaction(ReadTransaction):
         """Add bytes at the end, making zone and file if missing."""
         check_zone_name(zone, "append")
         check_file_name(name, "append")
-        check_append(len(data), self._limits)
+        data = check_append(data, self._limits)
         if not data:
             return await self._append_nothing(zone, name)
         head = await self._head_to_append(zone, name)
-        before = await self._open_bytes(zone, name, head) if head.open is Open.BLANK else b""
-        ended, state = count_ended(data, before, head.open)
-        version = await self._append(zone, head, data, ended, state)
+        is_undecided = head.open.is_undecided
+        before = await self.open_bytes(zone, name, head.size) if is_undecided else b""
+        counter = LineCounter(head.open, before)
+        version = await self._append(zone, head, data, counter.feed(data), counter.state)
         return Appended(head.size, head.size + len(data), version)
 
     async def append_lines(
@@ -133,7 +133,7 @@ class Transaction(ReadTransaction):
             version = await self._append(zone, head, data, count, Open.NOTHING)
             return LinesAppended(head.size, head.ended, count, len(data), version)
         # A torn last line is closed first, so that it never fuses with a new record.
-        ended = count + (head.open is Open.TEXT)
+        ended = count + head.open.counts
         version = await self._append(zone, head, b"\n" + data, ended, Open.NOTHING)
         return LinesAppended(head.size + 1, head.lines, count, len(data), version)
 
@@ -148,15 +148,14 @@ class Transaction(ReadTransaction):
         check_zone_name(zone, "set_meta")
         row = await self._meta_row(zone, name)
         meta = dict(decode_meta(row.meta))
-        before = dict(meta)
         for key, value in changes.items():
             if value is None:
                 meta.pop(key, None)
             else:
                 meta[key] = value
-        if meta == before:
-            return meta
         blob = encode_meta(meta, self._limits)
+        if blob == row.meta:
+            return meta
         position = self._tx.next_version()
         if isinstance(row, ZoneRow):
             await self._save_zone(row._replace(meta=blob, version=position))
@@ -229,13 +228,10 @@ class Transaction(ReadTransaction):
         return row
 
     async def _seal_now(self, zone: str, row: FileRow) -> FileRow:
-        check_whole(zone, await self.head_of(zone, row))
-        records = await self.tail(zone, row)
-        if not records:
+        plan = await plan_seal(self, zone, row, self._limits.seal_bytes)
+        if plan is None:
             return row
-        return await self.seal(
-            zone, row, cut_stream(SealPlan(zone, row, records, []), self._limits.seal_bytes)
-        )
+        return await self.seal(zone, row, cut_stream(plan, self._limits.seal_bytes))
 
     # -- parts
 
@@ -264,16 +260,6 @@ class Transaction(ReadTransaction):
         if head.damage is not None:
             check_whole(zone, head)
         return head
-
-    async def _open_bytes(self, zone: str, name: str, head: Head) -> bytes:
-        """The bytes after the last line break; they may span many appends."""
-        start = head.size
-        held = b""
-        while start > 0 and b"\n" not in held:
-            length = min(READ_BACK_BYTES, start)
-            start -= length
-            held = await self.read(zone, name, start, length) + held
-        return held.rpartition(b"\n")[2]
 
     async def _is_equal(self, zone: str, head: Head, prepared: Prepared) -> bool:
         if head.size != prepared.size or head.damage is not None:
@@ -392,49 +378,53 @@ class Transaction(ReadTransaction):
 
 def join_lines(lines: Iterable[str | bytes], limits: Limits) -> tuple[bytes, int]:
     """Turn the caller's lines into the bytes to append, and their count."""
+    if isinstance(lines, str | bytes):
+        raise InvalidArgumentError("lines must be a list of lines", operation="append_lines")
     try:
         kept = split_lines(lines)
-    except UnicodeEncodeError as error:
+    except (TypeError, UnicodeEncodeError) as error:
         raise InvalidArgumentError(
-            f"a line is not valid text: {error}", operation="append_lines"
+            f"lines must be a list of valid text or bytes: {error}", operation="append_lines"
         ) from error
     if not kept:
         return b"", 0
     data = b"\n".join(kept) + b"\n"
-    check_append(len(data), limits)
-    return data, len(kept)
+    return check_append(data, limits), len(kept)
 
 
-def check_append(size: int, limits: Limits) -> None:
-    """Refuse an append over the limit."""
-    if size > limits.append_bytes_max:
-        raise TooLargeError(
-            f"{size} bytes are more than one append takes ({limits.append_bytes_max})",
-            limit=limits.append_bytes_max,
-            operation="append",
-            hint="append in smaller parts",
-        )
+def check_append(data: bytes, limits: Limits) -> bytes:
+    """Refuse an append over the limit, or of something that is not bytes."""
+    return _check_bytes(data, limits.append_bytes_max, "append")
 
 
 def check_write(data: bytes, limits: Limits) -> bytes:
     """Refuse a write over the limit, or of something that is not bytes."""
+    return _check_bytes(data, limits.write_bytes_max, "write")
+
+
+def _check_bytes(data: bytes, limit: int, operation: str) -> bytes:
+    # bytes() of an int would be that many zeros, and of a buffer must be taken before it changes.
     if not isinstance(data, bytes | bytearray | memoryview):
         raise InvalidArgumentError(
-            f"data must be bytes, not {type(data).__name__}", operation="write"
+            f"data must be bytes, not {type(data).__name__}", operation=operation
         )
-    if len(data) > limits.write_bytes_max:
+    kept = bytes(data)
+    if len(kept) > limit:
         raise TooLargeError(
-            f"{len(data)} bytes are more than one write takes ({limits.write_bytes_max})",
-            limit=limits.write_bytes_max,
-            operation="write",
+            f"{len(kept)} bytes are more than one {operation} takes ({limit})",
+            limit=limit,
+            operation=operation,
+            hint="store it in smaller parts",
         )
-    return bytes(data)
+    return kept
 
 
 def encode_meta(meta: Mapping[str, Json], limits: Limits) -> bytes:
     """Meta as stored bytes."""
     try:
         blob = orjson.dumps(meta, option=orjson.OPT_SORT_KEYS)
+        if orjson.loads(blob) != meta:
+            raise TypeError("it does not come back as it was")  # NaN would become null
     except TypeError as error:
         raise InvalidArgumentError(f"meta must be JSON: {error}", operation="set_meta") from error
     if len(blob) > limits.meta_bytes_max:

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from filestore.errors import BackendError, BusyError, CorruptionError, StorageFullError, StoreError
+from filestore.errors import (
+    BackendError,
+    BusyError,
+    CorruptionError,
+    ForeignDatabaseError,
+    StorageFullError,
+    StoreError,
+)
 from filestore.model import Sync
 
 if TYPE_CHECKING:
@@ -84,6 +91,8 @@ def translate(error: Error, operation: str) -> StoreError:
         return StorageFullError("the disk is full", operation=operation)
     if primary == _IOERR:
         return IoFailure(f"input/output error: {text}", operation=operation)
+    if primary == _NOTADB and operation == "open":
+        return ForeignDatabaseError("the file is not an SQLite database", operation=operation)
     # The driver itself, without a code, refuses a text column that is not UTF-8.
     if primary in (_CORRUPT, _NOTADB) or (code is None and "decode to UTF-8" in text):
         return CorruptionError(f"the database is damaged: {text}", operation=operation)

@@ -14,7 +14,7 @@ from typing import Any, LiteralString
 from filestore.engine import driver
 from filestore.engine.base import Damage, ReadUnit, Row, T, TailRecord, Value, undriven
 from filestore.engine.log import Tails
-from filestore.errors import BackendError, ClosedError, CorruptionError, InvalidArgumentError
+from filestore.errors import BackendError, ClosedError, InvalidArgumentError
 
 SNAPSHOT_RETRIES_MAX = 1000
 
@@ -168,7 +168,7 @@ class Readers:
                         return result
                 except _Stale:
                     continue
-                except (driver.Error, CorruptionError):
+                except Exception:
                     if self._is_current(connection):
                         raise
                 finally:

@@ -27,6 +27,7 @@ ENTRY = Struct("<32sII")
 """One list entry: chunk hash, size, lines that end in it."""
 
 HEADER_MAGIC = b"SQLite format 3\0"
+HEADER_PAGES_AT = 28
 HEADER_USER_VERSION_AT = 60
 HEADER_APPLICATION_ID_AT = 68
 

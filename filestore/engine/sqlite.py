@@ -16,6 +16,7 @@ import stat
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from filestore.clock import Clock
@@ -31,6 +32,7 @@ from filestore.errors import (
     CorruptionError,
     ForeignDatabaseError,
     FormatError,
+    InvalidArgumentError,
     NewerFormatError,
     NotFoundError,
     ReadOnlyError,
@@ -110,6 +112,8 @@ class SqliteEngine:
             raise ClosedError("the store is closed")
         if self._trouble is not None:
             raise ReadOnlyError(self._trouble)
+        if get_ident() == self._thread.ident:
+            raise InvalidArgumentError("a unit of work writes through its transaction only")
         if self._is_full:
             raise StorageFullError("the disk is full")
         if not is_housekeeping:
@@ -327,23 +331,16 @@ class _LogView:
 
 def connect_read_only(path: Path, *, is_immutable: bool) -> driver.Connection:
     """Connect without writing; refuses what is not ours."""
-    if not path.exists():
+    if not os.path.lexists(path):
         raise NotFoundError(
             f"there is no store at {str(path)!r}",
             operation="open",
             hint="start `zoned serve` once to make one",
         )
+    _refuse_unless_plain(path)
     connection = driver.connect(path, read_only=True, immutable=is_immutable)
     try:
-        with driver.translated("open"):
-            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-        _check_identity(path, application_id, version)
-    except CorruptionError as error:
-        connection.close()
-        raise ForeignDatabaseError(
-            f"{str(path)!r} is not a database of ours", operation="open"
-        ) from error
+        _check_identity(path, connection)
     except StoreError:
         connection.close()
         raise
@@ -378,15 +375,31 @@ def check_header(path: Path) -> None:
     A process that has the database open must not do this (closing any descriptor drops its POSIX
     locks), hence only before.
     """
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise ForeignDatabaseError(f"{str(path)!r} is not a plain file", operation="open")
+    _refuse_unless_plain(path)
     with path.open("rb") as file:
         head = file.read(100)
     if len(head) < 100 or not head.startswith(schema.HEADER_MAGIC):
         raise ForeignDatabaseError(f"{str(path)!r} is not an SQLite database", operation="open")
-    application_id = int.from_bytes(head[schema.HEADER_APPLICATION_ID_AT :][:4], "big")
-    version = int.from_bytes(head[schema.HEADER_USER_VERSION_AT :][:4], "big")
-    _check_identity(path, application_id, version)
+    application_id, version, pages = (
+        int.from_bytes(head[at : at + 4], "big")
+        for at in (
+            schema.HEADER_APPLICATION_ID_AT,
+            schema.HEADER_USER_VERSION_AT,
+            schema.HEADER_PAGES_AT,
+        )
+    )
+    _refuse_unless_ours(path, application_id, version)
+    stored, wanted = path.stat().st_size, pages * schema.PAGE_BYTES
+    # With a WAL it may be short: a checkpoint that was cut off writes the header first.
+    if stored < wanted and not _wal_bytes(path):
+        raise CorruptionError(
+            f"the database file was cut short: {stored} of {wanted} bytes", operation="open"
+        )
+
+
+def _refuse_unless_plain(path: Path) -> None:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ForeignDatabaseError(f"{str(path)!r} is not a plain file", operation="open")
 
 
 def _untouched(path: Path) -> tuple[int, int, int] | None:
@@ -404,7 +417,14 @@ def _wal_bytes(path: Path) -> int:
         return 0
 
 
-def _check_identity(path: Path, application_id: int, version: int) -> None:
+def _check_identity(path: Path, connection: driver.Connection) -> None:
+    with driver.translated("open"):
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _refuse_unless_ours(path, application_id, version)
+
+
+def _refuse_unless_ours(path: Path, application_id: int, version: int) -> None:
     if application_id != schema.APPLICATION_ID:
         raise ForeignDatabaseError(
             f"{str(path)!r} is a database of another program (application id {application_id:#x})",
@@ -419,16 +439,7 @@ def _check_identity(path: Path, application_id: int, version: int) -> None:
 
 def check_start(connection: driver.Connection, path: Path) -> None:
     """The check at start: bounded, whatever the size of the store. Raises on the first problem."""
-    (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    _check_identity(path, application_id, version)
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    stored = path.stat().st_size
-    if stored < pages * schema.PAGE_BYTES and not _wal_bytes(path):
-        raise CorruptionError(
-            f"the database file was cut short: {stored} of {pages * schema.PAGE_BYTES} bytes",
-            operation="open",
-        )
+    _check_identity(path, connection)
     tables = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
     if sorted(sql for (sql,) in tables) != sorted(schema.TABLES):
         raise CorruptionError("the tables are not those of this format", operation="open")

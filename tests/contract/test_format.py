@@ -19,7 +19,18 @@ from filestore import (
     StoreError,
 )
 from tests.conftest import StoreOpener
-from tests.contract.tools import footprint, noise, overwrite, query, run_sql
+from tests.contract.tools import (
+    content_of,
+    exists,
+    footprint,
+    make_folder,
+    names_in,
+    noise,
+    overwrite,
+    put,
+    query,
+    run_sql,
+)
 
 OPEN_S_MAX = 10.0
 USER_VERSION_AT = 60
@@ -76,8 +87,7 @@ async def test_newer_format_that_is_only_in_the_wal_is_refused_untouched(
     closed: Path, tmp_path: Path
 ) -> None:
     """A newer release was killed right after its upgrade: the file's header is still the old."""
-    folder = tmp_path / "killed"
-    folder.mkdir(mode=0o700)
+    folder = make_folder(tmp_path / "killed")
     with closing(sqlite3.connect(closed)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA user_version = 2")
@@ -111,7 +121,7 @@ async def test_database_of_another_program_is_refused_untouched(
 
 @pytest.mark.parametrize("journal", ["wal", "delete"])
 async def test_plain_sqlite_database_is_refused_untouched(database: Path, journal: str) -> None:
-    database.parent.mkdir(mode=0o700)
+    make_folder(database.parent)
     run_sql(
         database,
         "CREATE TABLE theirs (x)",
@@ -140,18 +150,17 @@ async def test_plain_sqlite_database_is_refused_untouched(database: Path, journa
 async def test_file_that_is_no_database_is_refused_untouched(
     database: Path, content: bytes
 ) -> None:
-    database.parent.mkdir(mode=0o700)
-    database.write_bytes(content)
+    make_folder(database.parent)
+    put(database, content)
     await assert_refused(database.parent, ForeignDatabaseError)
-    assert database.read_bytes() == content
+    assert content_of(database) == content
 
 
 @pytest.mark.parametrize("kind", ["symlink", "dangling symlink", "FIFO", "directory"])
 async def test_thing_that_is_no_plain_file_is_refused_untouched(
     closed: Path, tmp_path: Path, kind: str
 ) -> None:
-    folder = tmp_path / "odd"
-    folder.mkdir(mode=0o700)
+    folder = make_folder(tmp_path / "odd")
     path = folder / "zoned.db"
     make_odd(path, kind, closed)
     before = footprint(closed.parent)
@@ -159,10 +168,9 @@ async def test_thing_that_is_no_plain_file_is_refused_untouched(
         async with asyncio.timeout(OPEN_S_MAX):
             with pytest.raises(ForeignDatabaseError):
                 await FileStore.open(folder)
-        assert {entry.name for entry in folder.iterdir()} <= {"zoned.db", "zoned.lock"}
+        assert {*names_in(folder)} <= {"zoned.db", "zoned.lock"}
     assert footprint(closed.parent) == before
-    assert path.is_symlink() == ("symlink" in kind)
-    assert path.is_fifo() == (kind == "FIFO")
+    assert kind_of(path) == kind.removeprefix("dangling ")
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "directory"])
@@ -170,12 +178,17 @@ async def test_thing_that_is_no_plain_file_is_refused_for_reading(
     closed: Path, tmp_path: Path, kind: str
 ) -> None:
     """Opening a FIFO for reading would wait for ever for someone to write into it."""
-    folder = tmp_path / "odd"
-    folder.mkdir(mode=0o700)
+    folder = make_folder(tmp_path / "odd")
     make_odd(folder / "zoned.db", kind, closed)
     async with asyncio.timeout(OPEN_S_MAX):
         with pytest.raises(StoreError):
             await FileStore.open(folder, read_only=True)
+
+
+def kind_of(path: Path) -> str:
+    if path.is_symlink():
+        return "symlink"
+    return "FIFO" if path.is_fifo() else "directory" if path.is_dir() else "file"
 
 
 def make_odd(path: Path, kind: str, target: Path) -> None:
@@ -191,22 +204,21 @@ def make_odd(path: Path, kind: str, target: Path) -> None:
 
 async def test_wal_without_its_database_is_refused_untouched(database: Path) -> None:
     """SQLite would apply it to the empty database that we would make beside it."""
-    database.parent.mkdir(mode=0o700)
-    wal = database.with_name("zoned.db-wal")
-    wal.write_bytes(noise(5000))
+    make_folder(database.parent)
+    put(database.with_name("zoned.db-wal"), noise(5000))
     before = footprint(database.parent)
     with pytest.raises(FormatError) as caught:
         await FileStore.open(database.parent)
     assert caught.value.hint
     assert footprint(database.parent) == before
-    assert not database.exists()
+    assert not exists(database)
 
 
 async def test_empty_wal_without_its_database_is_no_obstacle(
     database: Path, open_store: StoreOpener
 ) -> None:
-    database.parent.mkdir(mode=0o700)
-    database.with_name("zoned.db-wal").touch()
+    make_folder(database.parent)
+    put(database.with_name("zoned.db-wal"), b"")
     store = await open_store()
     await store.write("z", "f", b"x")
 

@@ -108,7 +108,7 @@ async def test_caller_cancelled_before_its_unit_was_taken_is_all_or_nothing(
 async def test_callers_cancelled_by_thousands_leave_the_queue_empty(
     open_store: StoreOpener, gate: Gate
 ) -> None:
-    """Each cancelled call must give its place back: with a leak the store would be busy for ever."""
+    """Each cancelled call gives its place back: with a leak the store would be busy for ever."""
     store = await open_store(failpoint=gate, limits=Limits(queue_units_max=50))
     await store.append("z", "f", b"start")
     for _ in range(60):

@@ -1,15 +1,28 @@
 """Opening read-only: beside any writer or none, sees what was acknowledged, leaves no trace."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from filestore import BusyError, FileStore, Limits, NotFoundError, ReadOnlyError
 from tests.conftest import StoreOpener
-from tests.contract.tools import collect, do_nothing, footprint, noise, wal_of
+from tests.contract.tools import (
+    collect,
+    content_of,
+    do_nothing,
+    exists,
+    footprint,
+    make_folder,
+    mode_of,
+    names_in,
+    noise,
+    size_of,
+    stream,
+    wal_of,
+)
 from tests.support.child import Child
 from tests.support.child_model import append, assert_clean, dump, tidy, write
 
@@ -30,10 +43,6 @@ WRITES: dict[str, Callable[[FileStore], Awaitable[object]]] = {
 }
 
 
-def stream(store: FileStore, zone: str, name: str) -> "aclosing[AsyncIterator[bytes]]":
-    return aclosing(store.open_read(zone, name))  # type: ignore[type-var]  # it is a generator
-
-
 @pytest.mark.parametrize("operation", WRITES)
 async def test_read_only_refuses_every_write(open_store: StoreOpener, operation: str) -> None:
     store = await open_store()
@@ -51,13 +60,13 @@ async def test_read_only_of_missing_store_raises_and_makes_nothing(
     data_dir: Path, is_folder: bool
 ) -> None:
     if is_folder:
-        data_dir.mkdir(mode=0o755)
+        make_folder(data_dir, 0o755)
     with pytest.raises(NotFoundError) as caught:
         await FileStore.open(data_dir, read_only=True)
     assert caught.value.hint
-    assert data_dir.exists() == is_folder
+    assert exists(data_dir) == is_folder
     if is_folder:
-        assert list(data_dir.iterdir()) == []
+        assert names_in(data_dir) == []
 
 
 async def test_read_only_of_closed_store_sees_all_and_leaves_no_trace(
@@ -71,25 +80,25 @@ async def test_read_only_of_closed_store_sees_all_and_leaves_no_trace(
     await store.set_meta("z", None, {"a": 1})
     wanted, position = await dump(store), store.position
     await store.close()
-    before, names = footprint(data_dir), sorted(data_dir.iterdir())
+    before, names = footprint(data_dir), names_in(data_dir)
     reader = await open_store(read_only=True)
     assert await dump(reader) == wanted
     assert reader.position == position
     await assert_clean(reader)
     await reader.tidy()
-    assert sorted(data_dir.iterdir()) == names
+    assert names_in(data_dir) == names
     await reader.close()
     assert footprint(data_dir) == before
-    assert sorted(data_dir.iterdir()) == names
+    assert names_in(data_dir) == names
 
 
 async def test_read_only_keeps_a_wider_folder_as_it_is(
     open_store: StoreOpener, data_dir: Path
 ) -> None:
     await (await open_store()).close()
-    data_dir.chmod(0o755)
+    os.chmod(data_dir, 0o755)
     await open_store(read_only=True)
-    assert data_dir.stat().st_mode & 0o777 == 0o755
+    assert mode_of(data_dir) == 0o755
 
 
 async def test_read_only_beside_a_writer_leaves_no_new_files(
@@ -97,12 +106,12 @@ async def test_read_only_beside_a_writer_leaves_no_new_files(
 ) -> None:
     store = await open_store()
     await store.write("z", "f", b"x")
-    names = sorted(data_dir.iterdir())
+    names = names_in(data_dir)
     reader = await open_store(read_only=True)
     await dump(reader)
-    assert sorted(data_dir.iterdir()) == names
+    assert names_in(data_dir) == names
     await reader.close()
-    assert sorted(data_dir.iterdir()) == names
+    assert names_in(data_dir) == names
 
 
 @pytest.mark.parametrize("when", ["before the writer", "before any write", "after a write"])
@@ -186,12 +195,12 @@ async def test_read_only_after_writer_was_killed_sees_all_it_acknowledged(
             child.call(append("z", "log", b"%d\n" % number))
         child.kill()
         child.reap()
-    wal = (data_dir / "zoned.db-wal").read_bytes()
+    wal = content_of(data_dir / "zoned.db-wal")
     assert wal
     reader = await open_store(read_only=True)
     assert await reader.read("z", "log") == b"".join(b"%d\n" % number for number in range(20))
     await reader.close()
-    assert (data_dir / "zoned.db-wal").read_bytes() == wal
+    assert content_of(data_dir / "zoned.db-wal") == wal
 
 
 async def test_read_only_stream_beside_a_writer_gives_old_content_or_says_so(
@@ -256,7 +265,7 @@ async def test_read_only_does_not_keep_the_wal_from_shrinking(
     for seed in range(40):
         await store.write("z", "f", noise(200_000, seed))
         assert await reader.read("z", "f", 0, 10) == noise(200_000, seed)[:10]
-        sizes.append(wal_of(database).stat().st_size)
+        sizes.append(size_of(wal_of(database)))
     assert max(sizes) < 4 * MIB
 
 

@@ -1,26 +1,15 @@
 """Reads beside writes: one committed state each, old content to its end, and a WAL kept small."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 
 from filestore import BusyError, FileStore, Limits
 from tests.conftest import StoreOpener
-from tests.contract.tools import noise, query, size_of, wal_of
+from tests.contract.tools import noise, query, rest_of, size_of, stream, wal_of
 
 MIB = 1 << 20
-
-
-def stream(store: FileStore, zone: str, name: str) -> "aclosing[AsyncIterator[bytes]]":
-    """A streaming read that is ended with the block, whatever happens in it."""
-    return aclosing(store.open_read(zone, name))  # type: ignore[type-var]  # it is a generator
-
-
-async def rest_of(pieces: AsyncIterator[bytes]) -> bytes:
-    return b"".join([piece async for piece in pieces])
 
 
 async def test_read_beside_replacing_never_mixes_two_contents(store: FileStore) -> None:
@@ -201,7 +190,7 @@ async def test_stream_of_content_that_came_back_meanwhile_is_kept_to_its_end(
 async def test_stream_left_open_for_too_long_is_told_when_its_content_is_gone(
     open_store: StoreOpener,
 ) -> None:
-    """A reader that never ends cannot keep deleted content for ever; nor does it look like damage."""
+    """It cannot keep deleted content for ever; and what it then misses is not called damage."""
     store = await open_store(limits=Limits(lease_s=0.0))
     await store.write("z", "f", noise(4 * MIB))
     async with stream(store, "z", "f") as pieces:

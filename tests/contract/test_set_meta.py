@@ -96,7 +96,13 @@ async def test_set_meta_of_nothing_new_changes_nothing(made: FileStore, name: st
     await made.set_meta("z", name, {"a": [1, {"b": 2}], "c": "d"})
     position, changes = made.position, made.changes()
     zone = await made.zone("z")
-    for same in ({}, {"a": [1, {"b": 2}]}, {"missing": None}, {"c": "d", "x": None}):
+    nothing_new: list[dict[str, Json]] = [
+        {},
+        {"a": [1, {"b": 2}]},
+        {"missing": None},
+        {"c": "d", "x": None},
+    ]
+    for same in nothing_new:
         assert await made.set_meta("z", name, same) == {"a": [1, {"b": 2}], "c": "d"}
     assert made.position == position
     assert await made.zone("z") == zone

@@ -4,17 +4,19 @@ import asyncio
 import hashlib
 import random
 import sqlite3
+import stat
 import threading
 import types
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
+from typing import Any
 
 from filestore import Change, FileStore, Transaction
 from filestore.changes import Subscription
 
-Unit = Callable[[Transaction], Awaitable[object]]
+Unit = Callable[[Transaction], Coroutine[Any, Any, object]]
 
 WAIT_S_MAX = 30.0
 """Nothing that a test waits for takes this long, unless it will never come."""
@@ -104,9 +106,53 @@ async def collect(store: FileStore, zone: str, name: str, *span: int) -> bytes:
     return b"".join([piece async for piece in store.open_read(zone, name, *span)])
 
 
+def stream(store: FileStore, zone: str, name: str) -> "aclosing[AsyncGenerator[bytes, None]]":
+    """A streaming read that is ended with the block, whatever happens in it."""
+    pieces = store.open_read(zone, name)
+    assert isinstance(pieces, AsyncGenerator)
+    return aclosing(pieces)
+
+
+async def rest_of(pieces: AsyncIterator[bytes]) -> bytes:
+    """What a streaming read still gives."""
+    return b"".join([piece async for piece in pieces])
+
+
 def noise(size: int, seed: int = 0) -> bytes:
     """Bytes that neither compress nor repeat; the same for the same seed."""
     return random.Random(seed).randbytes(size)
+
+
+def make_folder(path: Path, mode: int = 0o700) -> Path:
+    """A folder with exactly these rights."""
+    path.mkdir()
+    path.chmod(mode)
+    return path
+
+
+def put(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def content_of(path: Path) -> bytes:
+    """Not for the database of a store that is open here: closing it would drop SQLite's locks."""
+    return path.read_bytes()
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def exists(path: Path) -> bool:
+    return path.exists()
+
+
+def remove(path: Path) -> None:
+    path.unlink()
 
 
 def size_of(path: Path) -> int:

@@ -41,9 +41,9 @@ from tests.support.child_model import Op, Refused, UnitFailedError, lines_of, un
 
 T = TypeVar("T")
 
-EXAMPLES = int(os.environ.get("ZONED_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("ZONED_EXAMPLES", "200"))
 STEPS = 40
-STEP_S_MAX = 30.0
+STEP_S_MAX = 20.0
 """A step that takes longer hangs; nothing here takes a tenth of it."""
 CHANGES_KEPT = 48
 """More than one step makes, so that a consumer who looks after every step never misses one."""
