@@ -377,7 +377,9 @@ class ReadTransaction:
         self, zone: str, row: FileRow, target: int, gathered: "_Gathered"
     ) -> bool:
         try:
-            page = await find_page(self._reader, row.id, row.pages, line=max(target, 0))
+            # All pages of a long first line start at line 0, so it is not looked for by number.
+            pages = row.pages if target >= 0 else 1
+            page = await find_page(self._reader, row.id, pages, line=max(target, 0))
             for number in range(page.number, row.pages):
                 if number > page.number:
                     page = await read_page(self._reader, row.id, number)

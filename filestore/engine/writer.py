@@ -282,6 +282,10 @@ class Writer:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._hit("begun")
                 outcomes = [self._run_unit(job) for job in group]
+                if tx.drops:
+                    # Readers tell states apart by the counter; one from before still needs what is
+                    # dropped now.
+                    tx.next_version()
                 row = encode(tx.version, tx.records) if tx.version > version_before else b""
                 if row:
                     self._connection.execute("INSERT INTO log VALUES (?, ?)", (tx.version, row))
@@ -296,8 +300,10 @@ class Writer:
         except BaseException as error:
             raise GroupLostError(group, error) from error
         changes = tx.changes
-        self._after_commit(row)
-        self._committed(outcomes, group, changes, tx.version)
+        try:
+            self._after_commit(row)
+        finally:
+            self._committed(outcomes, group, changes, tx.version)
         self._hit("acknowledged")
 
     def _run_unit(self, job: Job) -> Outcome:
@@ -323,8 +329,9 @@ class Writer:
 
     def _after_commit(self, row: bytes) -> None:
         tx, tails, log = self._tx, self._tails, self._log
+        appended = {file_id for file_id, _ in tx.records}
         if row:
-            log.add(tx.version, len(row), (file_id for file_id, _ in tx.records))
+            log.add(tx.version, len(row), appended)
             tx.wal_bytes += len(row) + STATEMENT_BYTES
         for file_id, upto_version in tx.drops:
             log.release(file_id, upto_version)
@@ -339,9 +346,9 @@ class Writer:
         seal_bytes = self._limits.seal_bytes
         self.log_bytes = log.bytes
         # Never because of a commit without appends: background work itself makes such ones.
-        self.needs_sealing = bool(tx.records) and (
+        self.needs_sealing = bool(appended) and (
             log.bytes > self._limits.log_bytes_soft
-            or any(tails[file_id].bytes >= seal_bytes for file_id, _ in tx.records)
+            or any(file_id in tails and tails[file_id].bytes >= seal_bytes for file_id in appended)
         )
         tx.clear_group()
 

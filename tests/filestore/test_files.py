@@ -215,6 +215,38 @@ async def test_lock_that_cannot_name_its_holder_is_given_back(
     (await FolderLock.take(tmp_path, "command", "", 0)).release()
 
 
+@pytest.mark.parametrize(
+    ("error", "is_waited_for"),
+    [(ProcessLookupError, True), (PermissionError, False), (None, False)],
+    ids=["dead", "another user's", "alive"],
+)
+async def test_lock_whose_file_names_a_daemon_is_waited_for_only_if_that_is_dead(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[OSError] | None,
+    is_waited_for: bool,
+) -> None:
+    """A command may hold the lock and not have written its name yet."""
+    lock = await FolderLock.take(tmp_path, "daemon", "", 0)
+    asked: list[int] = []
+
+    def kill(pid: int, _: int) -> None:
+        asked.append(pid)
+        if len(asked) > 1:
+            lock.release()
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(os, "kill", kill)
+    if is_waited_for:
+        (await FolderLock.take(tmp_path, "command", "", 30_000)).release()
+    else:
+        with pytest.raises(LockedError):
+            await FolderLock.take(tmp_path, "command", "", 30_000)
+        lock.release()
+    assert asked[0] == os.getpid()
+
+
 MOUNTS = b"""\
 22 1 0:20 / / rw,relatime shared:1 - ext4 /dev/vda rw
 23 22 0:21 / /proc rw,nosuid - proc proc rw

@@ -56,6 +56,7 @@ class Lane:
         self.model = Model()
         self.pending: Op | None = None
         self.answered = 0
+        self.version = 0
 
     def next(self, rng: random.Random) -> Op:
         op = values.random_operation(rng, self.zones)
@@ -68,14 +69,26 @@ class Lane:
     def take(self, answer: Any) -> None:
         """The pending operation was answered; the model must agree."""
         assert self.pending is not None
+        before = self.content()
         try:
             self.model.apply(self.pending)
             expected = None
         except Refused as refused:
             expected = refused.args[0]
         assert answer.get("error") == expected, (self.pending, answer)
+        version = (answer.get("ok") or {}).get("version")
+        if version is not None and self.content() != before:
+            assert version > self.version, "versions rise and never come twice"
+            self.version = version
         self.pending = None
         self.answered += 1
+
+    def content(self) -> bytes | None:
+        """What the file that the pending operation is about holds now."""
+        assert self.pending is not None
+        zone = self.model.zones.get(self.pending.get("zone", ""))
+        file = zone.files.get(self.pending.get("name", "")) if zone else None
+        return file.data if file else None
 
     def settle(self, found: Model) -> None:
         """After a kill: the state is as answered, or the pending operation is wholly there too."""
@@ -94,7 +107,6 @@ class Machine:
         self.folder = folder
         self.rng = rng
         self.lanes = [Lane(name) for name in LANES]
-        self.version_max = 0
         self.deaths: dict[str, int] = {}
 
     async def round(self) -> None:
@@ -136,13 +148,7 @@ class Machine:
 
     def take(self, answer: Any, owner: dict[int, Lane]) -> Lane:
         lane = owner.pop(answer["id"])
-        is_new = lane.pending is not None and lane.pending["op"] in ("append", "append_lines")
         lane.take(answer)
-        done = answer.get("ok")
-        if is_new and done and (done.get("lines", 1) and done.get("size") != done["offset"]):
-            # Lanes answer in the order of their commits, so versions may be compared across them.
-            assert done["version"] > 0
-            self.version_max = max(self.version_max, done["version"])
         return lane
 
     def die_recovering(self, options: dict[str, Any]) -> None:
@@ -172,15 +178,16 @@ class Machine:
                 await watcher.close()
         store = await open_store(self.folder, options)
         try:
-            assert store.position >= self.version_max, "the counter went back"
+            assert store.position >= max(lane.version for lane in self.lanes), "counter went back"
             await ops.assert_clean(store)
             found = await ops.dump(store)
             assert beside is None or beside == found, f"{beside}\nfrom beside,\n{found}"
             for lane in self.lanes:
                 lane.settle(found.part(lane.prefix))
             info = await store.write("probe", "file", self.rng.randbytes(8))
-            assert info.version > self.version_max, "versions rise and never come twice"
-            self.version_max = info.version
+            for lane in self.lanes:
+                assert info.version > lane.version, "versions rise and never come twice"
+                lane.version = info.version
         finally:
             await store.close()
 
