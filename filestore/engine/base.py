@@ -40,7 +40,7 @@ class TailRecord(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Damage:
     """Appended bytes that cannot be trusted: it matters while the file's own version is below
-    `version`. `file_id` is one of two guesses when the header itself is damaged.
+    `version`.
     """
 
     reason: str

@@ -15,7 +15,7 @@ A row's data (little endian):
 All checks are XXH3-64: the row's of seq and count, the data check of the record's bytes, the header
 check of the header before it. Since the header names file, offset and length, a flipped bit can
 neither change bytes nor move them elsewhere unseen. The file is named twice, so that damage to one
-of the two still leaves the right file under suspicion.
+of the two can be undone, and damage elsewhere in the header leaves the right file under suspicion.
 
 A record counts only while `record.version > file.version`: sealing or replacing a file moves its
 version past the records, so they need not be deleted at once, and a crash between the two is
@@ -69,15 +69,17 @@ def decode(seq: int, row: bytes) -> Iterator[tuple[int, TailRecord] | Damage]:
     Raises CorruptionError if not even the files are known whose appends it held.
     """
     count, check = _ROW.unpack_from(row) if len(row) >= _ROW.size else (0, 0)
-    if check != _row_check(seq, count) or len(row) < _ROW.size + count * _HEADER_BYTES:
+    if check != _row_check(seq, count):
         count = _count_headers(seq, row)
+    elif len(row) < _ROW.size + count * _HEADER_BYTES:
+        raise _unreadable(seq)
     at = _ROW.size + count * _HEADER_BYTES
     for index in range(count):
         header = _header(row, index)
         if header is None:
             # Its length cannot be trusted, so neither can the place of the records that follow.
             for lost in range(index, count):
-                yield from _lost_record(seq, row, lost)
+                yield _lost_record(seq, row, lost)
             return
         file_id, version, offset, line, modified_ms, length, ended, state, check, _ = header
         data = row[at : at + length]
@@ -98,10 +100,7 @@ def _count_headers(seq: int, row: bytes) -> int:
     headers = list(takewhile(bool, (_header(row, index) for index in range(room))))
     size = _ROW.size + sum(_HEADER_BYTES + header[5] for header in headers if header)
     if size != len(row):
-        raise CorruptionError(
-            f"row {seq} of the log is unreadable: appends of unknown files are lost",
-            hint="restore from a backup",
-        )
+        raise _unreadable(seq)
     return len(headers)
 
 
@@ -109,16 +108,31 @@ def _header(row: bytes, index: int) -> tuple[int, ...] | None:
     """The fields of one header, None if it fails its check."""
     start = _ROW.size + index * _HEADER_BYTES
     (check,) = _CHECK.unpack_from(row, start + _HEADER.size)
-    if check != xxh3_64_intdigest(row[start : start + _HEADER.size]):
-        return None
-    return _HEADER.unpack_from(row, start)
+    head = row[start : start + _HEADER.size]
+    if check == xxh3_64_intdigest(head):
+        return _HEADER.unpack(head)
+    # Damage to one of the two names of the file can be undone with the other.
+    first, last = head[: _CHECK.size], head[-_CHECK.size :]
+    for mended in (last + head[_CHECK.size :], head[: -_CHECK.size] + first):
+        if check == xxh3_64_intdigest(mended):
+            return _HEADER.unpack(mended)
+    return None
 
 
-def _lost_record(seq: int, row: bytes, index: int) -> Iterator[Damage]:
-    """A record whose place is not known; its header may be wrong about the file, but not twice."""
+def _lost_record(seq: int, row: bytes, index: int) -> Damage:
+    """A record whose place is not known. Its file is, if both names of it agree."""
     fields = _HEADER.unpack_from(row, _ROW.size + index * _HEADER_BYTES)
-    for file_id in {fields[0], fields[-1]}:
-        yield Damage(f"log row {seq}: record {index} lost its place", seq, file_id, None)
+    file_id = fields[0]
+    if file_id == 0 or file_id != fields[-1]:
+        raise _unreadable(seq)
+    return Damage(f"log row {seq}: record {index} lost its place", seq, file_id, None)
+
+
+def _unreadable(seq: int) -> CorruptionError:
+    return CorruptionError(
+        f"row {seq} of the log is unreadable: appends of unknown files are lost",
+        hint="restore from a backup",
+    )
 
 
 class Tail:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import pytest
 
-from filestore import CorruptionError, FileStore, Limits
+from filestore import CorruptionError, FileStore, Limits, Transaction
 from filestore.check import PROBLEMS_MAX, Report, check
 from filestore.engine.base import ReadUnit
 from tests.conftest import StoreOpener
@@ -349,3 +349,38 @@ async def test_check_tells_of_damaged_chunk_although_its_file_goes_on_meanwhile(
     monkeypatch.setattr(store, "read_unit", grow_after_walk)
     report = await check(store, deep=True)
     assert [(p.zone, p.name, p.offset) for p in report.problems] == [("z", "state", 0)]
+
+
+@pytest.mark.parametrize("size", [12, 40, 88, 176, None], ids=lambda size: f"{size or 'rest'}")
+async def test_appends_whose_record_is_lost_are_never_read_as_a_shorter_file(
+    open_store: StoreOpener, database: Path, size: int | None
+) -> None:
+    """A stretch of the log becomes zeros, or (`rest`) its end is missing; at every place."""
+
+    async def unit(tx: Transaction) -> None:
+        for name in ("a", "b", "c"):
+            await tx.append("z", name, f"acknowledged {name}".encode())
+
+    store = await open_store()
+    await store.transact(unit)
+    await store.close()
+    open_store.is_checked = False
+    (row,) = query(database, "SELECT seq, data FROM log ORDER BY seq DESC LIMIT 1")
+    seq, data = row
+    assert isinstance(data, bytes)
+    assert b"acknowledged c" in data
+    for at in range(0, len(data), 4):
+        gone = min(size, len(data) - at) if size else 0
+        damaged = data[:at] + bytes(gone) + (data[at + gone :] if size else b"")
+        run_sql(database, ("UPDATE log SET data = ? WHERE seq = ?", (damaged, seq)))
+        try:
+            store = await open_store()
+        except CorruptionError:
+            continue
+        for name in ("a", "b", "c"):
+            try:
+                found = await store.read("z", name)
+            except CorruptionError:
+                continue
+            assert found == f"acknowledged {name}".encode(), at
+        await store.close()

@@ -170,7 +170,7 @@ async def test_copy_zone_copies_no_bytes(open_store: StoreOpener, database: Path
     before = size_of(database) + size_of(wal_of(database))
     for number in range(3):
         await store.copy_zone("src", f"dst{number}")
-    assert size_of(database) + size_of(wal_of(database)) - before < 700_000
+    assert size_of(database) + size_of(wal_of(database)) - before < 400_000
     await store.delete_zone("src")
     await store.tidy()
     assert await store.read("dst2", "f") == noise(4 << 20)

@@ -326,7 +326,7 @@ async def test_write_of_small_edit_stores_only_what_is_new(
     before = stored_bytes(database)
     middle = len(data) // 2
     await store.write("z", "f", data[:middle] + b"one node more" + data[middle:])
-    assert stored_bytes(database) - before < 400_000
+    assert stored_bytes(database) - before < 200_000
 
 
 async def test_write_of_content_that_is_there_stores_no_bytes_again(
@@ -339,7 +339,7 @@ async def test_write_of_content_that_is_there_stores_no_bytes_again(
     before = stored_bytes(database)
     info = await store.write("other", "g", data)
     assert not info.unchanged
-    assert stored_bytes(database) - before < 400_000
+    assert stored_bytes(database) - before < 200_000
     await store.delete_zone("z")
     await store.tidy()
     assert await store.read("other", "g") == data
