@@ -1,7 +1,7 @@
 """`zoned serve`: open the store, say that it is ready, close it when told to stop.
 
-stdout carries the ready line and nothing else; it is printed when the store takes writes. SIGINT and
-SIGTERM end it cleanly; killed in any other way, nothing acknowledged is lost either.
+stdout carries the ready line and nothing else; it is printed when the store takes writes. SIGINT
+and SIGTERM end it cleanly; killed in any other way, nothing acknowledged is lost either.
 """
 
 import asyncio

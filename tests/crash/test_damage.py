@@ -1,8 +1,9 @@
-"""One byte of the database flipped: a read gives the right bytes or an error of ours, never anything else.
+"""One byte of the database flipped: a read gives the right bytes or an error of ours, never
+anything else.
 
-The bytes flipped are a seeded sample over all pages plus chosen ones (headers of every page, the count and header of log
-rows, one chunk). What a flip may do is hide a file (a damaged b-tree can lose a row), which the check must then report;
-what it may never do is change bytes.
+The bytes flipped are a seeded sample over all pages plus chosen ones (headers of every page, the
+count and header of log rows, one chunk). What a flip may do is hide a file (a damaged b-tree can
+lose a row), which the check must then report; what it may never do is change bytes.
 """
 
 import asyncio

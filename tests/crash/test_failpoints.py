@@ -1,10 +1,13 @@
-"""`kill -9` at every named moment of the writer, then reopen: whole units only, and all that was acknowledged.
+"""`kill -9` at every named moment of the writer, then reopen: whole units only, and all that was
+acknowledged.
 
-Two lanes work side by side on zones of their own, so groups hold several units and every lane has at most one operation
-whose outcome is open. Background work (sealing, joining, releasing, trimming, shrinking) goes through the same moments,
-so sweeping the hit number lands in it too; `test_workload_left_alone_reaches_every_moment` proves that it happens.
+Two lanes work side by side on zones of their own, so groups hold several units and every lane has
+at most one operation whose outcome is open. Background work (sealing, joining, releasing, trimming,
+shrinking) goes through the same moments, so sweeping the hit number lands in it too;
+`test_workload_left_alone_reaches_every_moment` proves that it happens.
 
-A kill says nothing about power loss: what was written is in the page cache either way. See test_power_cut.py for that.
+A kill says nothing about power loss: what was written is in the page cache either way. See
+test_power_cut.py for that.
 """
 
 import random
@@ -14,7 +17,14 @@ from typing import Any
 import pytest
 
 from tests.support import child_model as ops
-from tests.support.child import FAILPOINTS, SMALL, Child, ChildDied, failpoints_in_source, open_store
+from tests.support.child import (
+    FAILPOINTS,
+    SMALL,
+    Child,
+    ChildDied,
+    failpoints_in_source,
+    open_store,
+)
 from tests.support.child_model import Model, Op
 
 LANES = ("a", "b")
@@ -24,7 +34,9 @@ CHECKPOINT_HITS = (1, 2, 3, 4, 6, 8)
 
 def text(rng: random.Random, size: int) -> bytes:
     """Lines, some of them blank, that compress somewhat."""
-    words = [rng.choice([b"alpha", b"beta\n", b"\n", b" \t\n", b"gamma ", b"{}\n"]) for _ in range(size)]
+    words = [
+        rng.choice([b"alpha", b"beta\n", b"\n", b" \t\n", b"gamma ", b"{}\n"]) for _ in range(size)
+    ]
     return b"".join(words)[:size]
 
 
@@ -64,7 +76,10 @@ SCRIPTS = {lane: script(lane) for lane in LANES}
 
 
 def drive(child: Child) -> dict[str, int]:
-    """Run both scripts, one operation of each lane under way at a time. Returns how many were answered."""
+    """Run both scripts, one operation of each lane under way at a time.
+
+    Returns how many were answered.
+    """
     answered = dict.fromkeys(LANES, 0)
     owner: dict[int, str] = {}
 

@@ -1,8 +1,9 @@
-"""A disk that fails under a write or a sync, at every call of a small workload, once or from then on.
+"""A disk that fails under a write or a sync, at every call of a small workload, once or from then
+on.
 
-A failed commit may be found applied later, so callers hear CommitUnknownError and the comparison afterwards allows both
-for exactly those operations. What is never allowed: a false acknowledgement, a foreign error, or a store that neither
-takes writes again nor says why not.
+A failed commit may be found applied later, so callers hear CommitUnknownError and the comparison
+afterwards allows both for exactly those operations. What is never allowed: a false acknowledgement,
+a foreign error, or a store that neither takes writes again nor says why not.
 """
 
 from dataclasses import dataclass, field
@@ -80,14 +81,17 @@ def run(data_dir: Path, call: str, when: str, path: Path | None) -> Run:
 
 
 async def assert_consistent(data_dir: Path, found: Run) -> None:
-    """After a restart without faults: clean, acknowledged operations there, the unknown ones whole or absent."""
+    """After a restart without faults: clean, acknowledged operations there, the unknown ones whole
+    or absent."""
     store = await open_store(data_dir, OPTIONS)
     try:
         await ops.assert_clean(store)
         state = await ops.dump(store)
         for op, outcome in zip(SCRIPT, found.outcomes, strict=True):
             expected = Model().after([op])
-            zones = Model({name: state.zones[name] for name in expected.zones if name in state.zones})
+            zones = Model(
+                {name: state.zones[name] for name in expected.zones if name in state.zones}
+            )
             if outcome == "ok":
                 assert zones == expected, (op["op"], outcome)
             elif outcome == "ReadOnlyError":

@@ -1,7 +1,8 @@
 """`kill -9` at random moments under concurrent appends, many rounds on one data folder.
 
-Every acknowledged line is there exactly once and in order, in the appender's own file and in the one they share. A kill
-is blind to power loss (the page cache survives it); test_power_cut.py looks at that.
+Every acknowledged line is there exactly once and in order, in the appender's own file and in the
+one they share. A kill is blind to power loss (the page cache survives it); test_power_cut.py looks
+at that.
 """
 
 import os
@@ -37,7 +38,10 @@ async def contents(store: FileStore, name: str) -> bytes:
 
 
 def storm(data_dir: Path, rng: random.Random, starts: list[int]) -> dict[tuple[int, str], int]:
-    """Let appenders run, kill them somewhere. Returns the last acknowledged number by lane and file."""
+    """Let appenders run, kill them somewhere.
+
+    Returns the last acknowledged number by lane and file.
+    """
     acknowledged: dict[tuple[int, str], int] = {}
     with Child(data_dir, SMALL) as child:
         child.opened()

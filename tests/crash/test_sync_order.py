@@ -1,8 +1,9 @@
 """Acknowledged means synced: seen from outside, in the order of system calls.
 
-Killing the process cannot show this: the page cache outlives it, and even a store that never syncs passes every
-`kill -9`. So the system calls themselves are looked at: with sync="full" no acknowledgement may leave the process while
-the WAL holds writes that no fdatasync has followed. The control is the same workload with sync="normal".
+Killing the process cannot show this: the page cache outlives it, and even a store that never syncs
+passes every `kill -9`. So the system calls themselves are looked at: with sync="full" no
+acknowledgement may leave the process while the WAL holds writes that no fdatasync has followed. The
+control is the same workload with sync="normal".
 """
 
 from pathlib import Path
@@ -22,7 +23,9 @@ def record(folder: Path, sync: str) -> list[Call]:
     trace = folder / "trace"
     data_dir = folder / "data"
     prefix = strace(trace, calls="write,pwrite64,fsync,fdatasync", data_bytes=16)
-    with Child(data_dir, {"sync": sync, "limits": {"wal_bytes_soft": 65536}}, under=prefix) as child:
+    with Child(
+        data_dir, {"sync": sync, "limits": {"wal_bytes_soft": 65536}}, under=prefix
+    ) as child:
         child.opened()
         for number in range(OPERATIONS // 2):
             assert "ok" in child.call(ops.append("zone", "stream", b"line %d\n" % number))

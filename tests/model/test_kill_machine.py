@@ -154,7 +154,9 @@ class Machine:
     def die_recovering(self, options: dict[str, Any]) -> None:
         """Start on what the kill left, and die before, while or soon after it is recovered."""
         rng = self.rng
-        failpoint = rng.choice((None, "begun", "commit.before", "commit.after", "checkpoint.before"))
+        failpoint = rng.choice(
+            (None, "begun", "commit.before", "commit.after", "checkpoint.before")
+        )
         with Child(self.folder, options, failpoint=failpoint, hit=rng.randrange(1, 4)) as child:
             if rng.random() < 0.5:
                 try:

@@ -29,7 +29,16 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from filestore import Change, FileInfo, FileStore, Limits, StoreError, Transaction, VersionConflictError, ZoneInfo
+from filestore import (
+    Change,
+    FileInfo,
+    FileStore,
+    Limits,
+    StoreError,
+    Transaction,
+    VersionConflictError,
+    ZoneInfo,
+)
 from filestore import store as filestore_store
 from filestore.changes import Subscription
 from filestore.engine import writer
@@ -395,9 +404,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         work=st.lists(
             st.one_of(
-                values.operations(
-                    values.small_values, st.sampled_from((None, "wrong", "absent"))
-                ),
+                values.operations(values.small_values, st.sampled_from((None, "wrong", "absent"))),
                 st.builds(
                     ops.transact,
                     st.lists(values.operations(values.small_values, st.none()), max_size=3),
@@ -492,7 +499,9 @@ class StoreMachine(RuleBasedStateMachine):
         is_reverse=st.booleans(),
     )
     def page_zones(self, prefix: str, after: str | None, limit: int, is_reverse: bool) -> None:
-        names = sorted((n for n in self.ledger.model.zones if n.startswith(prefix)), reverse=is_reverse)
+        names = sorted(
+            (n for n in self.ledger.model.zones if n.startswith(prefix)), reverse=is_reverse
+        )
         if after is not None:
             names = [n for n in names if (n < after if is_reverse else n > after)]
         found = self.run(
@@ -625,7 +634,12 @@ def matches_prefix(change: Announced) -> bool:
 
 
 async def all_zones(
-    store: FileStore, prefix: str = "", *, after: str | None = None, limit: int = 3, reverse: bool = False
+    store: FileStore,
+    prefix: str = "",
+    *,
+    after: str | None = None,
+    limit: int = 3,
+    reverse: bool = False,
 ) -> list[ZoneInfo]:
     found: list[ZoneInfo] = []
     while True:

@@ -35,7 +35,6 @@ SCRAPS = (
 LENGTHS = (1, 63, 64, 65, 700, 4_096, 5_000, 8_999)
 
 
-
 class Value(bytes):
     """Bytes that say in a failing test where they come from instead of showing themselves."""
 
@@ -65,7 +64,9 @@ def any_value(lengths: tuple[int | None, ...]) -> st.SearchStrategy[bytes]:
 values = any_value((*LENGTHS, None))
 small_values = any_value(LENGTHS)
 """Small enough to be prepared on the event loop, so that units arrive in the order of the calls."""
-lines = st.lists(st.one_of(scraps, st.sampled_from((b"one", b"two\nthree", b"x" * 100))), max_size=4)
+lines = st.lists(
+    st.one_of(scraps, st.sampled_from((b"one", b"two\nthree", b"x" * 100))), max_size=4
+)
 meta_values = st.sampled_from(
     [None, 0, False, 0.0, 1, True, 1.0, "", "é\n", [], [None, {"x": 1}], {"deep": {"er": None}}]
 )

@@ -2,12 +2,14 @@
 
     python -m tests.support.child DATA_DIR OPTIONS
 
-OPTIONS is JSON: `sync`, `limits` (fields of Limits), `writer` (constants of filestore.engine.writer to lower, so that
-small workloads reach the work that big ones cause), `failpoint` and `hit` (SIGKILL at that hit of that name).
+OPTIONS is JSON: `sync`, `limits` (fields of Limits), `writer` (constants of filestore.engine.writer
+to lower, so that small workloads reach the work that big ones cause), `failpoint` and `hit`
+(SIGKILL at that hit of that name).
 
-Commands come on stdin, one JSON object a line. Those of one `lane` run one after another, lanes run side by side. Each
-is answered by one line on stdout, written in one write(2) after the operation has returned: that line is the
-acknowledgement. At the end of stdin the store is closed and the process ends with 0.
+Commands come on stdin, one JSON object a line. Those of one `lane` run one after another, lanes run
+side by side. Each is answered by one line on stdout, written in one write(2) after the operation
+has returned: that line is the acknowledgement. At the end of stdin the store is closed and the
+process ends with 0.
 
 This module is the child's side and the parent's (`Child`).
 """
@@ -23,7 +25,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -122,11 +123,12 @@ class _Server:
             return dict(self._hits)
         if op["op"] == "read":
             return child_model.pack(await store.read(op["zone"], op["name"]))
-        result = await child_model.apply(store, op)
-        return asdict(result) if is_dataclass(result) and not isinstance(result, type) else None
+        await child_model.apply(store, op)
+        return None
 
     async def _storm(self, op: Op) -> None:
-        """Append numbered lines from several tasks, each to its own file and to a shared one, until killed."""
+        """Append numbered lines from several tasks, each to its own file and to a shared one, until
+        killed."""
 
         async def appender(lane: int, number: int) -> None:
             while True:
@@ -144,7 +146,8 @@ class _Server:
 
 def say(answer: Any) -> None:
     line = json.dumps(answer).encode() + b"\n"
-    # A pipe takes up to 4096 bytes whole; no answer is longer but those to `read`, which nobody traces.
+    # A pipe takes up to 4096 bytes whole; no answer is longer but those to `read`, which nobody
+    # traces.
     while line:
         line = line[os.write(1, line) :]
 

@@ -1,7 +1,8 @@
 """Operations as plain values, what they do to a plain dict, and how a store carries them out.
 
-An `Op` is JSON, so it can be sent to a child process, kept in a script, and printed by a failing test. `Model` is the
-contract in its simplest form: zones are dicts of files, files are bytes. It shares no code with the store.
+An `Op` is JSON, so it can be sent to a child process, kept in a script, and printed by a failing
+test. `Model` is the contract in its simplest form: zones are dicts of files, files are bytes. It
+shares no code with the store.
 """
 
 import base64
@@ -136,7 +137,8 @@ class Model:
 
     def describe(self) -> list[str]:
         return [
-            f"{zone}/{name}: {len(file.data)} bytes {file.data[:12]!r}…{file.data[-12:]!r} {file.meta}"
+            f"{zone}/{name}: {len(file.data)} bytes "
+            f"{file.data[:12]!r}…{file.data[-12:]!r} {file.meta}"
             for zone, state in sorted(self.zones.items())
             for name, file in sorted(state.files.items())
         ]

@@ -1,4 +1,5 @@
-"""Faults from outside the process: strace that counts, records or breaks system calls; small disks; waiting."""
+"""Faults from outside the process: strace that counts, records or breaks system calls; small disks;
+waiting."""
 
 import asyncio
 import re
@@ -14,7 +15,7 @@ CALLS = "openat,close,write,pwrite64,ftruncate,unlink,rename,fsync,fdatasync"
 
 
 def strace(trace: Path, *, calls: str = CALLS, data_bytes: int = 0) -> list[str]:
-    """The command prefix that records `calls`; strings in hexadecimal, up to `data_bytes` of each."""
+    """The command prefix that records `calls`, and up to `data_bytes` of each string in hex."""
     return [
         "strace", "-f", "-qq", "-y", "-xx", "-s", str(data_bytes), "-o", str(trace),
         "-e", f"trace={calls}", "-e", "signal=none",
@@ -102,7 +103,8 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        # Lazy: a test that failed may have left a descriptor open, and the mount must go all the same.
+        # Lazy: a test that failed may have left a descriptor open, and the mount must go all the
+        # same.
         subprocess.run(["umount", "-l", folder], check=True)
 
 
