@@ -11,11 +11,11 @@ length; and every record of the log is verified while the tails are recovered fr
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from filestore.engine.base import ReadTx
+from filestore.engine.base import ReadTx, TailRecord
 from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE
 from filestore.errors import CorruptionError, StoreError
 from filestore.lines import LineCounter
@@ -86,6 +86,7 @@ class _Bytes:
     zone: str
     row: FileRow
     entries: list[Entry]
+    tail: Sequence[TailRecord] = ()
 
 
 async def check(
@@ -112,9 +113,12 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     report.problems.clear()
     files.clear()
     report.zones = report.files = report.chunks = report.bytes = 0
-    for (message,) in await tx.fetch("PRAGMA quick_check(100)"):
-        if message != "ok":
-            report.add(f"SQLite: {message}")
+    try:
+        for (message,) in await tx.fetch("PRAGMA quick_check(100)"):
+            if message != "ok":
+                report.add(f"SQLite: {message}")
+    except StoreError as error:
+        report.add_error(error)
     references: Counter[bytes] = Counter()
     sizes: dict[bytes, int] = {}
     known: set[int] = set()
@@ -149,28 +153,34 @@ async def _check_zone(
     for row in rows:
         report.files += 1
         try:
-            files.append(_Bytes(zone, row, await _check_file(tx, reader, report, zone, row)))
+            tail = await _check_tail(reader, report, zone, row)
+            files.append(_Bytes(zone, row, await _check_list(tx, report, zone, row), tail))
         except StoreError as error:
             report.add_error(error, zone, row.name)
             files.append(_Bytes(zone, row, []))
 
 
-async def _check_file(
-    tx: ReadTx, reader: ReadTransaction, report: Report, zone: str, row: FileRow
-) -> list[Entry]:
-    """Check one file's list and tail against its row."""
+async def _check_tail(
+    reader: ReadTransaction, report: Report, zone: str, row: FileRow
+) -> Sequence[TailRecord]:
     head = await reader.head_of(zone, row)
     report.bytes += head.size
     if head.damage is not None:
         offset = head.damage.offset if head.damage.offset is not None else head.size
         report.add(f"appended bytes are damaged: {head.damage.reason}", zone, row.name, offset)
     line = row.ended
-    for record in await reader.tail(zone, row):
+    tail = await reader.tail(zone, row)
+    for record in tail:
         if record.line != line:
             report.add(
                 "the line numbers of the appends do not add up", zone, row.name, record.offset
             )
         line = record.line + record.ended
+    return tail
+
+
+async def _check_list(tx: ReadTx, report: Report, zone: str, row: FileRow) -> list[Entry]:
+    """Check a file's list against its row."""
     entries: list[Entry] = []
     offset = line = 0
     for page in await read_pages(tx, row.id, row.pages):
@@ -264,6 +274,9 @@ async def _check_bytes(store: FileStore, file: _Bytes, report: Report) -> None:
             # Behind a damaged chunk nobody knows what is open until a line ends.
             is_known = is_known or b"\n" in data
         offset += entry.size
+    for record in file.tail if is_known else ():
+        if (counter.feed(record.data), counter.state) != (record.ended, record.open):
+            report.add("an append miscounts its lines", zone, row.name, record.offset)
 
 
 async def _is_named(tx: ReadTx, file_id: int, digest: bytes) -> bool:

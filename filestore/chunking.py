@@ -70,11 +70,11 @@ def unpack(codec: int, stored: bytes, size: int, digest: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One chunk to be: plain bytes, their hash, and `packed` if likely new to the store."""
+    """One chunk to be: plain bytes, their hash, codec and stored bytes."""
 
     data: bytes
     digest: bytes
-    packed: tuple[int, bytes] | None
+    packed: tuple[int, bytes]
     has_break: bool
     """Whether a line ends in it; known, so that counting lines again need not look at it."""
 

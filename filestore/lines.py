@@ -20,8 +20,9 @@ _BLANK = re.compile(
 )
 
 
-_HALF_BLANK = re.compile(_BLANK.pattern + rb"(?:\xc2|\xe1\x9a?|\xe2[\x80\x81]?|\xe3\x80?)")
-"""White space, and behind it the beginning of one more."""
+_HALF = re.compile(rb"(?:\xc2|\xe1\x9a?|\xe2[\x80\x81]?|\xe3\x80?)\Z")
+"""The beginning of a white space character, at the end."""
+HALF_BYTES_MAX = 2
 
 
 class Open(IntEnum):
@@ -40,11 +41,6 @@ class Open(IntEnum):
         """True if it is a line that has a number."""
         return self is Open.TEXT or self is Open.HALF
 
-    @property
-    def is_undecided(self) -> bool:
-        """True if the open bytes must be looked at again when more is added."""
-        return self is Open.BLANK or self is Open.HALF
-
 
 def is_blank(line: bytes) -> bool:
     """True if `line` has no character outside Unicode White_Space."""
@@ -55,43 +51,51 @@ def is_blank(line: bytes) -> bool:
     return first >= 0xC2 and _BLANK.fullmatch(line) is not None
 
 
-def open_state(rest: bytes) -> Open:
-    """Classify the bytes after the last line break."""
-    if not rest:
-        return Open.NOTHING
-    if is_blank(rest):
-        return Open.BLANK
-    # A last byte below 0x80 ends a character, so nothing is half there.
-    return Open.HALF if rest[-1] >= 0x80 and _HALF_BLANK.fullmatch(rest) else Open.TEXT
+def half_of(rest: bytes) -> bytes:
+    """The beginning of a white space character at the end of `rest`, if there is one."""
+    found = _HALF.search(rest, max(0, len(rest) - HALF_BYTES_MAX))
+    return found[0] if found else b""
 
 
 class LineCounter:
     """Counts the lines that end in consecutive pieces.
 
-    `state` is what is open before the next piece; `before` are those bytes, but only while `state`
-    is undecided.
+    `state` is what is open before the next piece. Of the open bytes themselves only half a
+    character matters, and only while all before it is blank: `half`, empty unless `state` is HALF.
     """
 
-    __slots__ = ("before", "state")
+    __slots__ = ("half", "state")
 
-    def __init__(self, state: Open = Open.NOTHING, before: bytes = b"") -> None:
+    def __init__(self, state: Open = Open.NOTHING, half: bytes = b"") -> None:
+        assert bool(half) == (state is Open.HALF), (state, half)
         self.state = state
-        self.before = before
+        self.half = half
 
     def feed(self, piece: bytes) -> int:
         """How many lines end in `piece`."""
         ended = 0
         if b"\n" in piece:
             head, *middle, rest = piece.split(b"\n")
-            ended = int(self.state is Open.TEXT or not is_blank(self.before + head))
+            ended = int(self.state is Open.TEXT or not is_blank(self.half + head))
             ended += sum([not is_blank(line) for line in middle])
-            self.before, self.state = rest, open_state(rest)
-        elif self.state is not Open.TEXT:
-            self.before += piece
-            self.state = open_state(self.before)
-        if not self.state.is_undecided:
-            self.before = b""
+            self.half, self.state = b"", Open.NOTHING
+        else:
+            rest = piece
+        if rest and self.state is not Open.TEXT:
+            self._open(self.half + rest)
         return ended
+
+    def _open(self, rest: bytes) -> None:
+        """Classify what is open: `rest`, behind nothing but white space."""
+        self.half = b""
+        if is_blank(rest):
+            self.state = Open.BLANK
+            return
+        half = half_of(rest)
+        if half and is_blank(rest[: -len(half)]):
+            self.half, self.state = half, Open.HALF
+        else:
+            self.state = Open.TEXT
 
 
 def split_lines(lines: Iterable[str | bytes]) -> list[bytes]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from filestore.chunking import HASH_BYTES, VALUE_LEVEL, Piece, pack, unpack
+from filestore.chunking import HASH_BYTES, Piece, unpack
 from filestore.engine.base import ReadTx, Tx
 from filestore.engine.schema import ENTRIES_PER_PAGE, ENTRY, REFERENCE, list_id, row_check
 from filestore.errors import CorruptionError
@@ -179,22 +179,46 @@ async def add_references(tx: Tx, wanted: Counter[bytes], pieces: Iterable[Piece]
         return
     by_digest = {piece.digest: piece for piece in pieces if piece.digest in wanted}
     for digest, count in wanted.items():
-        row = await tx.fetch_one("SELECT id, refs FROM chunk WHERE hash = ?", (digest,))
-        if row is not None:
-            more = count * REFERENCE
-            await tx.execute("UPDATE chunk SET refs = refs + ? WHERE id = ?", (more, row[0]))
-            if row[1] == 0:
-                await _renumber(tx, row[0])
-            continue
         piece = by_digest[digest]
-        # Not packed beforehand: it was taken for known, but its chunk has been released since.
-        codec, stored = piece.packed or pack(piece.data, VALUE_LEVEL)
-        chunk_id = tx.next_version()
-        await tx.execute(
-            "INSERT INTO chunk (id, hash, size, codec, refs) VALUES (?, ?, ?, ?, ?)",
-            (chunk_id, digest, len(piece.data), codec, count * REFERENCE),
-        )
-        await tx.execute("INSERT INTO chunk_data (id, data) VALUES (?, ?)", (chunk_id, stored))
+        row = await tx.fetch_one("SELECT id, refs FROM chunk WHERE hash = ?", (digest,))
+        if row is None:
+            await _add_chunk(tx, piece, count)
+            continue
+        more = count * REFERENCE
+        await tx.execute("UPDATE chunk SET refs = refs + ? WHERE id = ?", (more, row[0]))
+        if not await _is_whole(tx, piece):
+            await _mend(tx, row[0], piece)
+        if row[1] == 0:
+            await _renumber(tx, row[0])
+
+
+async def _add_chunk(tx: Tx, piece: Piece, count: int) -> None:
+    chunk_id = tx.next_version()
+    codec, stored = piece.packed
+    await tx.execute(
+        "INSERT INTO chunk (id, hash, size, codec, refs) VALUES (?, ?, ?, ?, ?)",
+        (chunk_id, piece.digest, len(piece.data), codec, count * REFERENCE),
+    )
+    await tx.execute("INSERT INTO chunk_data (id, data) VALUES (?, ?)", (chunk_id, stored))
+
+
+async def _is_whole(tx: Tx, piece: Piece) -> bool:
+    """False if the stored chunk is damaged: to lean on it would acknowledge what is lost."""
+    try:
+        await load_chunk(tx, Entry(piece.digest, len(piece.data), 0))
+    except CorruptionError:
+        return False
+    return True
+
+
+async def _mend(tx: Tx, chunk_id: int, piece: Piece) -> None:
+    """Store the bytes of a damaged chunk anew, for all who name it."""
+    codec, stored = piece.packed
+    await tx.execute(
+        "UPDATE chunk SET size = ?, codec = ? WHERE id = ?", (len(piece.data), codec, chunk_id)
+    )
+    await tx.execute("DELETE FROM chunk_data WHERE id = ?", (chunk_id,))
+    await tx.execute("INSERT INTO chunk_data (id, data) VALUES (?, ?)", (chunk_id, stored))
 
 
 async def _renumber(tx: Tx, chunk_id: int) -> None:

@@ -19,7 +19,7 @@ from filestore.errors import (
     InvalidNameError,
     NotFoundError,
 )
-from filestore.lines import LineScanner, Open
+from filestore.lines import HALF_BYTES_MAX, LineCounter, LineScanner, Open, half_of
 from filestore.lists import Entry, find_page, load_chunk, locate, read_page
 from filestore.model import (
     FileInfo,
@@ -49,7 +49,6 @@ _ZONES_DOWN: LiteralString = (
     f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name >= ? AND name < ? ORDER BY name DESC LIMIT ?"
 )
 _OPEN = tuple(Open)
-READ_BACK_BYTES = 64 << 10
 NAME_AFTER_ALL = "\U0010ffff"
 """Sorts after every character that a name may hold."""
 
@@ -285,15 +284,12 @@ class ReadTransaction:
             end -= entries.pop().size
         return entries, at
 
-    async def open_bytes(self, zone: str, name: str, size: int) -> bytes:
-        """The bytes after the last line break of the first `size`; may span many appends."""
-        start = size
-        held = b""
-        while start > 0 and b"\n" not in held:
-            length = min(READ_BACK_BYTES, start)
-            start -= length
-            held = await self.read(zone, name, start, length) + held
-        return held.rpartition(b"\n")[2]
+    async def line_counter(self, zone: str, name: str, size: int, state: Open) -> LineCounter:
+        """A counter that goes on behind the first `size` bytes of a file."""
+        if state is not Open.HALF:
+            return LineCounter(state)
+        length = min(size, HALF_BYTES_MAX)
+        return LineCounter(state, half_of(await self.read(zone, name, size - length, length)))
 
     async def last_entries(self, zone: str, row: FileRow) -> list[Entry]:
         """The entries of the last page of a file's list."""

@@ -45,8 +45,8 @@ class SealPlan(NamedTuple):
     row: FileRow
     records: Sequence[TailRecord]
     joined: list[tuple[Entry, bytes]]
-    before: bytes
-    """The bytes before the tail and after the last line break, while they are undecided."""
+    counter: LineCounter
+    """Counts lines from where the tail begins."""
 
 
 async def plan_seal(
@@ -66,9 +66,8 @@ async def plan_seal(
         offset -= entry.size
         total += entry.size
         joined.insert(0, (entry, await reader.chunk(zone, row.name, entry, offset)))
-    is_undecided = Open(row.open).is_undecided
-    before = await reader.open_bytes(zone, row.name, row.size) if is_undecided else b""
-    return SealPlan(zone, row, records, joined, before)
+    counter = await reader.line_counter(zone, row.name, row.size, Open(row.open))
+    return SealPlan(zone, row, records, joined, counter)
 
 
 def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
@@ -80,10 +79,8 @@ def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
     if len(pieces) == len(groups):
         ended_in = [sum([ended for _, ended in group]) for group in groups]
     else:
-        # An append larger than a chunk was cut anywhere. Then nothing was joined, so what is open
-        # before the first piece is known.
-        counter = LineCounter(Open(plan.row.open), plan.before)
-        ended_in, _ = count_lines(pieces, counter)
+        # An append larger than a chunk was cut anywhere. Then nothing was joined.
+        ended_in, _ = count_lines(pieces, plan.counter)
     end = plan.records[-1]
     return Sealed(
         [entry for entry, _ in plan.joined],

@@ -20,7 +20,7 @@ from filestore.errors import (
     TooLargeError,
     VersionConflictError,
 )
-from filestore.lines import LineCounter, Open, split_lines
+from filestore.lines import Open, split_lines
 from filestore.lists import (
     count_references,
     mark_released,
@@ -105,9 +105,7 @@ class Transaction(ReadTransaction):
         if not data:
             return await self._append_nothing(zone, name)
         head = await self._head_to_append(zone, name)
-        is_undecided = head.open.is_undecided
-        before = await self.open_bytes(zone, name, head.size) if is_undecided else b""
-        counter = LineCounter(head.open, before)
+        counter = await self.line_counter(zone, name, head.size, head.open)
         version = await self._append(zone, head, data, counter.feed(data), counter.state)
         return Appended(head.size, head.size + len(data), version)
 

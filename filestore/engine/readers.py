@@ -36,11 +36,14 @@ class ReaderTx:
         self.heads: dict[tuple[str, str], Any] = {}
 
     async def fetch(self, sql: LiteralString, params: Sequence[Value] = ()) -> list[Row]:
-        return self._connection.execute(sql, params).fetchall()
+        try:
+            return self._connection.execute(sql, params).fetchall()
+        except driver.Error as error:
+            raise driver.translate(error, "read") from error
 
     async def fetch_one(self, sql: LiteralString, params: Sequence[Value] = ()) -> Row | None:
-        row: Row | None = self._connection.execute(sql, params).fetchone()
-        return row
+        rows = await self.fetch(sql, params)
+        return rows[0] if rows else None
 
     async def tail(self, file_id: int, after_version: int) -> Sequence[TailRecord]:
         tail = self._tails.get(file_id)

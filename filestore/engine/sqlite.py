@@ -142,7 +142,7 @@ class SqliteEngine:
         limits = self._limits
         if (
             self._waiting_units >= limits.queue_units_max
-            or (self._waiting_units and self._waiting_bytes + cost_bytes > limits.queue_bytes_max)
+            or (self._waiting_bytes and self._waiting_bytes + cost_bytes > limits.queue_bytes_max)
             or self._writer.log_bytes > limits.log_bytes_hard
         ):
             raise BusyError("too many writes are waiting", retry_after_ms=BUSY_RETRY_MS)

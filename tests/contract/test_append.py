@@ -1,11 +1,13 @@
 """`append` adds bytes at the end: atomic, in arrival order, whatever the file is made of."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from filestore import (
     Appended,
+    CorruptionError,
     FileStore,
     InvalidArgumentError,
     Limits,
@@ -14,7 +16,7 @@ from filestore import (
     Transaction,
 )
 from tests.conftest import FakeClock, StoreOpener
-from tests.contract.tools import Gate, collect, noise, take, turn
+from tests.contract.tools import Gate, collect, noise, run_sql, take, turn
 
 
 async def test_append_to_missing_file_makes_it(open_store: StoreOpener, clock: FakeClock) -> None:
@@ -268,3 +270,32 @@ async def test_append_queued_behind_a_write_continues_what_was_written(
     assert await store.read("z", "f") == b"new tail"
     await store.tidy()
     assert await store.read("z", "f") == b"new tail"
+
+
+async def test_append_to_long_blank_line_does_not_touch_its_start(
+    open_store: StoreOpener, database: Path
+) -> None:
+    """An append costs the same at any size: proved by damage, which it would run into.
+
+    Blank bytes at the end are looked at again when more comes, but only the last of them matter.
+    """
+    limits = Limits(seal_bytes=64 << 10)
+    store = await open_store(limits=limits)
+    for blank in (b"\t", b"\r", b"\x0b", b" "):
+        await store.append("z", "f", blank * (64 << 10))
+        await store.tidy()
+    await store.close()
+    run_sql(
+        database,
+        "UPDATE chunk_data SET data = zeroblob(length(data)) "
+        "WHERE id = (SELECT min(id) FROM chunk_data)",
+    )
+    open_store.is_checked = False
+    store = await open_store(limits=limits)
+    with pytest.raises(CorruptionError):
+        await store.read("z", "f")
+    assert (await store.append("z", "f", b" ")).offset == 256 << 10
+    assert (await store.append("z", "f", b"text\n")).offset == (256 << 10) + 1
+    info = await store.stat("z", "f")
+    assert info is not None
+    assert info.lines == 1

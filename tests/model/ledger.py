@@ -1,8 +1,9 @@
 """What a store should hold, answer and announce, worked out beside it.
 
-`Ledger` wraps the plain-dict `Model` of tests.support.child_model and adds what that does not know: the answer of each
-operation, the changes it announces, and a mark for every content that ever had a version. A mark stays with its content
-through moves and reopening; equal marks must have equal versions for ever, and new ones higher versions than all before.
+`Ledger` wraps the plain-dict `Model` of tests.support.child_model and adds what that does not know:
+the answer of each operation, the changes it announces, and a mark for every content that ever had a
+version. A mark stays with its content through moves and reopening; equal marks must have equal
+versions for ever, and new ones higher versions than all before.
 
 An operation may carry `guard`, the model's word for `if_version`: "current", "wrong" or "absent".
 """

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from filestore import FileInfo, FileStore, InvalidArgumentError, Limits, Transaction, housekeeping
+from filestore import (
+    FileInfo,
+    FileStore,
+    InvalidArgumentError,
+    Limits,
+    Transaction,
+    housekeeping,
+    sealing,
+)
 from filestore.engine import writer
 from filestore.engine.base import ReadTx
 from filestore.reading import ReadTransaction
@@ -106,18 +114,17 @@ async def test_meta_that_is_no_json_is_refused(tmp_path: Path, value: Any) -> No
 async def test_acknowledged_append_stays_visible_while_it_is_sealed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A snapshot from before a seal that made no new chunk, read after that seal has emptied the tail.
+    """A snapshot from before a seal that made no new chunk, read after that has emptied the tail.
 
-    The seal raises no counter, so nothing but the counter cannot tell the two states apart.
+    Such a seal needs no number of its own, so the counter alone cannot tell the two states apart.
     """
     monkeypatch.setattr(writer, "EMPTY_TAILS_MAX", 0)
     may_seal, has_snapshot, may_read = threading.Event(), threading.Event(), threading.Event()
     may_seal.set()
-    cut_stream = housekeeping.cut_stream
 
     def cut_when_told(plan: Any, seal_bytes: int) -> Any:
         assert may_seal.wait(STEP_S_MAX)
-        return cut_stream(plan, seal_bytes)
+        return sealing.cut_stream(plan, seal_bytes)
 
     async def stat_slowly(tx: ReadTx) -> FileInfo | None:
         has_snapshot.set()

@@ -1,9 +1,10 @@
 """Random operations in a real process that is killed again and again, always on the same folder.
 
-Two lanes work on zones of their own, so that groups hold several units and every lane has at most one operation whose
-outcome is open. The process dies at a random hit of a failpoint, or whenever the parent feels like it; some starts after
-that are killed too, before they have done anything but recover. Then the store must be clean, every lane where its
-answers say or one whole operation further, and versions must go on rising.
+Two lanes work on zones of their own, so that groups hold several units and every lane has at most
+one operation whose outcome is open. The process dies at a random hit of a failpoint, or whenever
+the parent feels like it; some starts after that are killed too, before they have done anything but
+recover. Then the store must be clean, every lane where its answers say or one whole operation
+further, and versions must go on rising.
 
 ZONED_SEED replays a run, ZONED_KILLS makes it longer.
 """

@@ -1,20 +1,21 @@
 """What a disk may hold after a power cut, worked out from the system calls of a real process.
 
-The method is that of ALICE: a process runs under strace with all the bytes it writes; its calls are then played on a
-model of the disk, and at chosen moments the model gives states that a power cut there could leave. What was synced is
-always in them. What was not may be there or not:
+The method is that of ALICE: a process runs under strace with all the bytes it writes; its calls are
+then played on a model of the disk, and at chosen moments the model gives states that a power cut
+there could leave. What was synced is always in them. What was not may be there or not:
 
     lost     none of it
     kept     all of it
     subset   any of the writes, each as a whole
-    torn     any of the sectors, each as it was at any time since the last sync; the same for the file's length
+    torn     any of the sectors, each as it was at any time since the last sync; the length too
     prefix   the writes up to one of them, and that one up to some sector
 
-Names follow one of two rules. Either creating, renaming and removing lasts at once, or it lasts only when the folder was
-synced, until when any first part of it may have happened.
+Names follow one of two rules. Either creating, renaming and removing lasts at once, or it lasts
+only when the folder was synced, until when any first part of it may have happened.
 
-Assumed is what SQLite assumes too: a sector of 512 bytes is written whole or not at all, and a sync that has returned
-has told the truth. Files whose names end in `-shm` are left out: they are shared memory, and made anew.
+Assumed is what SQLite assumes too: a sector of 512 bytes is written whole or not at all, and a sync
+that has returned has told the truth. Files whose names end in `-shm` are left out: they are shared
+memory, and made anew.
 """
 
 import random
