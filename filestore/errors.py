@@ -5,8 +5,10 @@
     ├── AlreadyExistsError         the target of a move or copy exists
     ├── InvalidArgumentError       the caller's input breaks a rule
     │   ├── InvalidNameError       a zone or file name
+    │   ├── InvalidDefinitionIdError   not the id of an agent definition
+    │   ├── InvalidZoneError       not the zone of an archived session
     │   └── TooLargeError          over a named limit
-    ├── VersionConflictError       compare-and-set lost; carries current_version
+    ├── VersionConflictError       compare-and-set lost; carries current_version, session_id
     ├── BusyError                  the write queue is full; carries retry_after_ms
     │   └── LockedError            another process writes this folder; carries its pid
     ├── CorruptionError            stored bytes fail their checksum; carries offset
@@ -72,6 +74,14 @@ class InvalidNameError(InvalidArgumentError):
     """A zone or file name breaks the naming rules; the message shows it escaped."""
 
 
+class InvalidDefinitionIdError(InvalidArgumentError):
+    """Not the id of an agent definition; the message shows the rule and the value."""
+
+
+class InvalidZoneError(InvalidArgumentError):
+    """Not the zone of an archived session; the message shows the rule and the value."""
+
+
 class TooLargeError(InvalidArgumentError):
     """Over a named limit; nothing was changed."""
 
@@ -90,7 +100,11 @@ class TooLargeError(InvalidArgumentError):
 
 
 class VersionConflictError(StoreError):
-    """`if_version` did not match. `current_version` is 0 when the file does not exist."""
+    """The caller's version or session is not the present one any more; nothing was changed.
+
+    `current_version` is 0 when the file does not exist; `session_id` is empty where it plays no
+    part, or when there is no session.
+    """
 
     default_hint = "read the file again and repeat with its version"
 
@@ -99,6 +113,7 @@ class VersionConflictError(StoreError):
         message: str,
         *,
         current_version: int,
+        session_id: str = "",
         operation: str = "",
         zone: str | None = None,
         name: str | None = None,
@@ -106,6 +121,7 @@ class VersionConflictError(StoreError):
     ) -> None:
         super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
         self.current_version = current_version
+        self.session_id = session_id
 
 
 class BusyError(StoreError):

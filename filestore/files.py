@@ -157,7 +157,10 @@ def translated_os_errors(operation: str) -> Iterator[None]:
 
 def make_private_folder(folder: Path) -> bool:
     """Make `folder` if missing. True if an existing one was wider than 0700 and was tightened."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    for made in missing:
+        sync_folder(made.parent)  # or a power cut could take the name, and all below it
     is_wider = bool(stat.S_IMODE(folder.stat().st_mode) & 0o077)
     if is_wider:
         folder.chmod(FOLDER_MODE)

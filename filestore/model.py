@@ -110,6 +110,7 @@ class Change(NamedTuple):
 
     `gap`: changes between the last one seen and `position` are not known any more; read again what
     matters. For `move_zone` and `copy_zone`, `zone` is the new name and `source` the old one.
+    `file_id`, with appends, names the file whatever its zone is called later.
     """
 
     position: int
@@ -120,6 +121,7 @@ class Change(NamedTuple):
     offset: int | None = None
     size: int | None = None
     source: str | None = None
+    file_id: int | None = None
 
 
 def check_zone_name(zone: str, operation: str) -> str:

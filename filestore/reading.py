@@ -117,6 +117,11 @@ class ReadTransaction:
     def __init__(self, tx: ReadTx) -> None:
         self._reader = tx
 
+    @property
+    def rows(self) -> ReadTx:
+        """The tables themselves, for what else this room keeps in them."""
+        return self._reader
+
     # -- zones
 
     async def zone(self, zone: str) -> ZoneInfo | None:
@@ -234,6 +239,11 @@ class ReadTransaction:
             pieces.append(await self.chunk(zone, name, entry, at))
             at += entry.size
         return cut_range(plan, b"".join([*pieces, *plan.tail]))
+
+    async def read_by_id(self, file_id: int, offset: int, length: int) -> bytes | None:
+        """Bytes of a file wherever it is now; None if it is gone."""
+        row = await self._reader.fetch_one(FILE_BY_ID, (file_id,))
+        return await self.read(row[0], row[3], offset, length) if row else None
 
     async def plan_read(
         self, zone: str, name: str, offset: int, length: int | None, operation: str

@@ -186,9 +186,12 @@ class FileStore:
             lambda tx: tx.write(zone, name, prepared, if_version=if_version), prepared.size
         )
 
-    async def prepare(self, data: bytes) -> Prepared:
-        """Cut, hash and compress `data` for `tx.write`, off the event loop if it is large."""
-        return await self._prepare(data, None)
+    async def prepare(self, data: bytes, *, like: tuple[str, str] | None = None) -> Prepared:
+        """Cut, hash and compress `data` for `tx.write`, off the event loop if it is large.
+
+        `like`: zone and name of the file it will be written to; saves work if it changed little.
+        """
+        return await self._prepare(data, like)
 
     async def append(self, zone: str, name: str, data: bytes) -> Appended:
         """Add bytes at the end of a file, made if missing. Durable on return; all or nothing."""
@@ -243,6 +246,10 @@ class FileStore:
         return await self._write(unit, cost_bytes)
 
     # -- reading
+
+    async def view(self, unit: Unit[ReadTransaction, T]) -> T:
+        """Run `unit` on one committed state. It may run again: it must have no side effect."""
+        return await self._read(unit)
 
     async def read(self, zone: str, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file; beyond its end nothing. NotFoundError if there is none."""

@@ -54,6 +54,10 @@ class Transaction(ReadTransaction):
         self._tx = tx
         self._limits = limits
 
+    @property
+    def rows(self) -> Tx:
+        return self._tx
+
     # -- files
 
     async def write(
@@ -241,7 +245,9 @@ class Transaction(ReadTransaction):
         size = offset + len(data)
         after = Head(row, version, size, head.ended + ended, state, now, None)
         tx.heads[zone, row.name] = after
-        tx.publish(Change(version, "append", zone, row.name, version, offset, len(data)))
+        tx.publish(
+            Change(version, "append", zone, row.name, version, offset, len(data), None, row.id)
+        )
         return version
 
     async def _append_nothing(self, zone: str, name: str) -> Appended:

@@ -56,8 +56,8 @@ EXAMPLES = int(os.environ.get("ZONED_EXAMPLES", "200"))
 STEPS = 40
 STEP_S_MAX = 20.0
 """A step that takes longer hangs; nothing here takes a tenth of it."""
-CHANGES_KEPT = 48
-"""More than one step makes, so that a consumer who looks after every step never misses one."""
+CHANGES_KEPT = 24
+"""As many as one step may make, so that a consumer who looks after every step never misses one."""
 WRONG_VERSION = 1 << 60
 PREFIX = "a/"
 
@@ -559,7 +559,7 @@ class StoreMachine(RuleBasedStateMachine):
 
         self.run(work())
 
-    @rule(back=st.integers(0, 60), prefix=st.sampled_from(("", PREFIX)))
+    @rule(back=st.integers(0, 99), prefix=st.sampled_from(("", PREFIX)))
     def follow_from_the_past(self, back: int, prefix: str) -> None:
         async def work() -> None:
             positions = [self.opened_at, *(position for position, _ in self.history)]
@@ -672,6 +672,7 @@ async def assert_visible(tx: Transaction, ledger: Ledger, op: Op) -> None:
         assert (await tx.read_lines(zone, name, 0, 1_000_000)).lines == lines_of(data)
 
 
+@pytest.mark.slow
 def test_any_operations_in_any_order_behave_as_the_model_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -32,7 +32,10 @@ RULES = [
     Rule(
         banned.loose_tasks,
         EVERYWHERE,
-        {"filestore/store.py": "opening and closing are calls, not a block; `close` ends the task"},
+        {
+            "filestore/store.py": "opening and closing are calls, not a block; `close` ends it",
+            "filestore/sessions/sessions.py": "the same",
+        },
     ),
     Rule(banned.relative_imports, ROOMS, {}),
 ]

@@ -1,0 +1,1 @@
+"""Folding a stream into what it shows. Pure."""

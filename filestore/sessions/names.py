@@ -1,0 +1,64 @@
+"""How sessions are named: definition ids, and the zones of a definition. Pure.
+
+    agent:<defId>:current            the session that goes on
+    agent:<defId>:archive:<ms>       a finished one; ms is a plain decimal: one name a zone
+
+Everything that takes an id or a zone from outside goes through here first, so there is no way to
+name a zone that is not a session's.
+"""
+
+import re
+
+from filestore.errors import InvalidDefinitionIdError, InvalidZoneError
+
+STATE = "output.state.json"
+OUTPUT = "output"
+DEFINITION_ID_CHARS_MAX = 128
+ARCHIVED_MS_MAX = (1 << 63) - 1
+
+_DEFINITION_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{DEFINITION_ID_CHARS_MAX}}}")
+_ARCHIVE = re.compile(rf"agent:({_DEFINITION_ID.pattern}):archive:(0|[1-9][0-9]{{0,18}})")
+_SHOWN_CHARS_MAX = 80
+
+
+def check_definition_id(value: object) -> str:
+    """Return `value` if it is a definition id, else raise InvalidDefinitionIdError."""
+    if isinstance(value, str) and _DEFINITION_ID.fullmatch(value):
+        return value
+    raise InvalidDefinitionIdError(
+        f"INVALID_DEFINITION_ID: must be 1 to {DEFINITION_ID_CHARS_MAX} of A-Z a-z 0-9 _ -, "
+        f"not {_shown(value)}"
+    )
+
+
+def parse_archive(zone: object) -> tuple[str, int]:
+    """The definition id and time in the name of an archive, else raise InvalidZoneError."""
+    found = _ARCHIVE.fullmatch(zone) if isinstance(zone, str) else None
+    if found and int(found[2]) <= ARCHIVED_MS_MAX:
+        return found[1], int(found[2])
+    raise InvalidZoneError(
+        f"INVALID_ZONE: must be agent:<definition id>:archive:<ms>, not {_shown(zone)}"
+    )
+
+
+def current_zone(definition_id: str) -> str:
+    """The zone of the session that goes on."""
+    return f"agent:{definition_id}:current"
+
+
+def archive_zone(definition_id: str, archived_ms: int) -> str:
+    """The zone of a finished session."""
+    return f"agent:{definition_id}:archive:{archived_ms}"
+
+
+def zone_of(place: object) -> str:
+    """The zone that a caller means by an archive's zone, or by a definition id (its current)."""
+    if isinstance(place, str) and ":" in place:
+        parse_archive(place)
+        return place
+    return current_zone(check_definition_id(place))
+
+
+def _shown(value: object) -> str:
+    shown = ascii(value)
+    return shown if len(shown) <= _SHOWN_CHARS_MAX else shown[:_SHOWN_CHARS_MAX] + "…"

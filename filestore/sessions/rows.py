@@ -1,0 +1,159 @@
+"""The rows that tell what sessions there are: `session`, one for each zone of a session, and
+`agent`, one for each definition that has any.
+
+A session's row goes with its zone by the zone's id, so it stays valid when the zone is renamed.
+What it says of a finished session (preview, counts, sizes) is final; of a current one, preview,
+node_count and covered are as of the snapshot with version `state_version`, the rest is not kept.
+"""
+
+from typing import Any, NamedTuple
+
+from filestore.engine.base import ReadTx, Tx
+from filestore.engine.schema import row_check
+from filestore.errors import CorruptionError
+from filestore.sessions.names import current_zone
+
+_COLUMNS = (
+    "s.zone_id, s.session_id, s.definition_id, s.archived_ms, s.started_ms, s.preview, "
+    "s.node_count, s.has_nodes, s.covered, s.state_version, s.state_bytes, s.output_bytes, "
+    "s.output_lines, s.restored_from_ms, s.displaced_ms, s.row_check"
+)
+_BY_ZONE = f"SELECT {_COLUMNS} FROM zone z JOIN session s ON s.zone_id = z.id WHERE z.name = ?"
+_BY_ID = f"SELECT {_COLUMNS} FROM session s WHERE s.session_id = ?"
+_ARCHIVES = (
+    f"SELECT {_COLUMNS} FROM session s WHERE s.definition_id = ? AND s.archived_ms < ? "
+    "ORDER BY s.archived_ms DESC LIMIT ?"
+)
+
+
+class SessionRow(NamedTuple):
+    """One session. `archived_ms` None: it is the current one of its definition."""
+
+    zone_id: int
+    session_id: str
+    definition_id: str
+    archived_ms: int | None
+    started_ms: int
+    preview: str = ""
+    node_count: int = 0
+    has_nodes: int = 0
+    """1: preview and node_count come from the snapshot's nodes. 0: the preview is the stream's."""
+    covered: int | None = None
+    state_version: int = 0
+    state_bytes: int = 0
+    output_bytes: int = 0
+    output_lines: int = 0
+    restored_from_ms: int | None = None
+    """The archive that this current session was restored from, so that a repeat is recognised."""
+    displaced_ms: int | None = None
+    """The archive that the restore made of what was current before."""
+
+
+async def load(tx: ReadTx, zone: str) -> SessionRow | None:
+    """The session in `zone`."""
+    return _row(await tx.fetch_one(_BY_ZONE, (zone,)))
+
+
+async def load_current(tx: ReadTx, definition_id: str) -> SessionRow | None:
+    """The session that goes on."""
+    return await load(tx, current_zone(definition_id))
+
+
+async def load_by_id(tx: ReadTx, session_id: str) -> SessionRow | None:
+    """A session wherever it is now."""
+    return _row(await tx.fetch_one(_BY_ID, (session_id,)))
+
+
+async def load_archives(
+    tx: ReadTx, definition_id: str, before_ms: int, limit: int
+) -> list[SessionRow]:
+    """Finished sessions of one definition, newest first."""
+    rows = await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit))
+    return [_checked(row) for row in rows]
+
+
+async def newest_archive_ms(tx: ReadTx, definition_id: str) -> int:
+    """The time of the newest archive; -1 if there is none."""
+    row = await tx.fetch_one(
+        "SELECT max(archived_ms) FROM session WHERE definition_id = ?", (definition_id,)
+    )
+    return -1 if row is None or row[0] is None else int(row[0])
+
+
+async def insert(tx: Tx, row: SessionRow) -> None:
+    """Add a session, and its agent if it is the first."""
+    await tx.execute(
+        "INSERT INTO session (zone_id, session_id, definition_id, archived_ms, started_ms, "
+        "preview, node_count, has_nodes, covered, state_version, state_bytes, output_bytes, "
+        "output_lines, restored_from_ms, displaced_ms, row_check) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (*row, row_check(*row)),
+    )
+    await _count_archives(tx, row.definition_id, int(row.archived_ms is not None))
+
+
+async def save(tx: Tx, before: SessionRow, row: SessionRow) -> None:
+    """Replace a session's row; being archived or restored counts for its agent."""
+    await tx.execute(
+        "UPDATE session SET archived_ms = ?, preview = ?, node_count = ?, has_nodes = ?, "
+        "covered = ?, state_version = ?, state_bytes = ?, output_bytes = ?, output_lines = ?, "
+        "restored_from_ms = ?, displaced_ms = ?, row_check = ? WHERE zone_id = ?",
+        (row.archived_ms, *row[5:], row_check(*row), row.zone_id),
+    )
+    more = (row.archived_ms is not None) - (before.archived_ms is not None)
+    if more:
+        await _count_archives(tx, row.definition_id, more)
+
+
+async def remove(tx: Tx, row: SessionRow) -> None:
+    """Delete a session's row, and its agent's if it was the last."""
+    await tx.execute("DELETE FROM session WHERE zone_id = ?", (row.zone_id,))
+    await _count_archives(tx, row.definition_id, -int(row.archived_ms is not None))
+    left = await tx.fetch_one(
+        "SELECT zone_id FROM session WHERE definition_id = ? LIMIT 1", (row.definition_id,)
+    )
+    if left is None:
+        await tx.execute("DELETE FROM agent WHERE definition_id = ?", (row.definition_id,))
+
+
+async def load_agents(tx: ReadTx, after: str, limit: int) -> list[tuple[str, int]]:
+    """Definition ids in order, and how many archives each has."""
+    rows = await tx.fetch(
+        "SELECT definition_id, archives, row_check FROM agent WHERE definition_id > ? "
+        "ORDER BY definition_id LIMIT ?",
+        (after, limit),
+    )
+    return [(str(row[0]), _archives(row)) for row in rows]
+
+
+async def _count_archives(tx: Tx, definition_id: str, more: int) -> None:
+    row = await tx.fetch_one(
+        "SELECT definition_id, archives, row_check FROM agent WHERE definition_id = ?",
+        (definition_id,),
+    )
+    archives = (_archives(row) if row else 0) + more
+    assert archives >= 0, definition_id
+    await tx.execute(
+        "INSERT INTO agent (definition_id, archives, row_check) VALUES (?, ?, ?) "
+        "ON CONFLICT (definition_id) DO UPDATE "
+        "SET archives = excluded.archives, row_check = excluded.row_check",
+        (definition_id, archives, row_check(definition_id, archives)),
+    )
+
+
+def _archives(row: tuple[Any, ...]) -> int:
+    definition_id, archives, check = row
+    if check != row_check(definition_id, archives):
+        raise CorruptionError(f"the row of agent {definition_id!a} fails its check")
+    return int(archives)
+
+
+def _row(row: tuple[Any, ...] | None) -> SessionRow | None:
+    return _checked(row) if row is not None else None
+
+
+def _checked(row: tuple[Any, ...]) -> SessionRow:
+    found = SessionRow(*row[:-1])
+    if row[-1] != row_check(*found):
+        raise CorruptionError(f"the row of session {found.session_id!a} fails its check")
+    return found

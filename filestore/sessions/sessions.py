@@ -1,0 +1,393 @@
+"""Sessions: what panes and stream readers do, on a FileStore. The public face of this package.
+
+Every change is one transaction of the store (units.py). What is slow, looking into a snapshot, is
+done before, off the event loop when the snapshot is large; above SUMMARISE_BYTES_MAX it is left to
+a background task that does it at most once a second, and is always done before an archive.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+from filestore.errors import InvalidArgumentError, NotFoundError, StoreError
+from filestore.model import LinesAppended
+from filestore.reading import ReadTransaction
+from filestore.sessions import rows, units
+from filestore.sessions.model import (
+    AgentInfo,
+    Archived,
+    ArchiveInfo,
+    OutputAppended,
+    OutputPage,
+    Restored,
+    SessionChange,
+    SessionState,
+    StateWritten,
+)
+from filestore.sessions.names import (
+    ARCHIVED_MS_MAX,
+    OUTPUT,
+    STATE,
+    archive_zone,
+    check_definition_id,
+    current_zone,
+    parse_archive,
+    zone_of,
+)
+from filestore.sessions.preview import Summary, summarise
+from filestore.sessions.rows import SessionRow
+from filestore.sessions.subscription import subscribe
+from filestore.sessions.units import Looked, StaleSummaryError
+from filestore.store import FileStore, T
+from filestore.transaction import Transaction, join_lines
+
+SUMMARISE_BYTES_MAX = 256 << 10
+INLINE_BYTES_MAX = 16 << 10
+REFRESH_S = 1.0
+PAGE_ROWS = 20
+PAGE_ROWS_MAX = 100
+OUTPUT_LINES_MAX = 10_000
+OUTPUT_BYTES_MAX = 8 << 20
+STREAMS_KNOWN_MAX = 10_000
+LOOKS_MAX = 8
+
+log = logging.getLogger("zoned.sessions")
+
+
+class Sessions:
+    """The sessions in a store. Belongs to the store's event loop; close it before the store."""
+
+    def __init__(
+        self, store: FileStore, *, new_id: Callable[[], str] = lambda: str(uuid4())
+    ) -> None:
+        self._store = store
+        self._new_id = new_id
+        self._streams: dict[str, str] = {}
+        self._appended: dict[int, int] = {}
+        """Lines appended since this was made, by zone id."""
+        self._stale: set[str] = set()
+        """Definitions whose large snapshot has not been looked into yet."""
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """End the background work. What it left undone is done before an archive."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait([self._refreshing])
+            self._refreshing = None
+
+    async def __aenter__(self) -> "Sessions":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -- the current session
+
+    async def read_state(self, definition_id: str) -> SessionState:
+        """The current session; no snapshot and no session are no errors."""
+        zone = current_zone(check_definition_id(definition_id))
+        return await self._store.view(lambda tx: self._read(tx, zone))
+
+    async def write_state(
+        self,
+        definition_id: str,
+        content: str | bytes,
+        *,
+        if_version: int | None = None,
+        session_id: str | None = None,
+    ) -> StateWritten:
+        """Save the snapshot. Durable on return; equal bytes change nothing.
+
+        Raises VersionConflictError if `if_version` is not its version, or `session_id` not the
+        current session.
+        """
+        zone = current_zone(check_definition_id(definition_id))
+        data = _encode(content)
+        prepared = await self._store.prepare(data, like=(zone, STATE))
+        is_small = len(data) <= SUMMARISE_BYTES_MAX
+        summary = await self._summarise(data) if is_small else None
+        new_id, looked = self._new_id(), self._looked({})
+
+        async def unit(tx: Transaction) -> StateWritten:
+            await units.refuse_other_session(tx, definition_id, session_id)
+            info = await tx.write(zone, STATE, prepared, if_version=if_version)
+            row = await units.ensure(tx, definition_id, new_id)
+            if summary is not None and row.state_version != info.version:
+                await units.note_summary(tx, row, info.version, summary, looked)
+            return StateWritten(
+                prepared.size, info.version, info.modified_ms, row.session_id, info.unchanged
+            )
+
+        written = await self._store.transact(unit, cost_bytes=prepared.size)
+        if not is_small and not written.unchanged:
+            self._refresh_soon(definition_id)
+        return written
+
+    async def append_output(
+        self, definition_id: str, lines: str | bytes | Iterable[str | bytes]
+    ) -> OutputAppended:
+        """Add one line or several to the stream. Durable on return, all or nothing.
+
+        Text with line breaks in it is several lines; blank lines are dropped.
+        """
+        zone = current_zone(check_definition_id(definition_id))
+        given = [lines] if isinstance(lines, str | bytes) else lines
+        data, count = join_lines(given, self._store.limits)
+        new_id = self._new_id()
+
+        async def unit(tx: Transaction) -> tuple[LinesAppended, int]:
+            # A stream that was there before has had its session since its first line.
+            is_known = (zone, OUTPUT) in tx.rows.heads
+            done = await tx.append_kept_lines(zone, OUTPUT, data, count)
+            if not count:
+                return done, 0
+            if not is_known:
+                await units.ensure(tx, definition_id, new_id)
+            return done, tx.rows.heads[zone, OUTPUT].row.zone_id
+
+        done, zone_id = await self._store.transact(unit, cost_bytes=len(data))
+        if count:
+            self._appended[zone_id] = self._appended.get(zone_id, 0) + count
+        return OutputAppended(done.bytes_written, done.offset, done.first_line, done.lines)
+
+    async def archive(self, definition_id: str) -> Archived | None:
+        """Finish the current session. None, and nothing changes, if it has no bytes."""
+        check_definition_id(definition_id)
+        new_id = self._new_id()
+        return await self._with_summary(
+            definition_id, lambda looked, tx: units.archive(tx, definition_id, looked, new_id)
+        )
+
+    # -- finished sessions
+
+    async def list_archives(
+        self, definition_id: str, limit: int = 0, *, before: int | None = None
+    ) -> list[ArchiveInfo]:
+        """Finished sessions, newest first; `before` is the time of the last one of a page."""
+        check_definition_id(definition_id)
+        count = _page_rows(limit)
+        before_ms = ARCHIVED_MS_MAX if before is None else before
+        found = await self._store.view(
+            lambda tx: rows.load_archives(tx.rows, definition_id, before_ms, count)
+        )
+        return [_archive_info(row) for row in found]
+
+    async def read_archive(self, zone: str) -> SessionState:
+        """A finished session, as `read_state` gives the current one."""
+        parse_archive(zone)
+
+        async def unit(tx: ReadTransaction) -> SessionState:
+            if await rows.load(tx.rows, zone) is None:
+                raise NotFoundError("no such archive", operation="read_archive", zone=zone)
+            return await self._read(tx, zone)
+
+        return await self._store.view(unit)
+
+    async def restore(self, zone: str) -> Restored:
+        """Make a finished session the current one again; what was current is archived first."""
+        definition_id, _ = parse_archive(zone)
+        new_id = self._new_id()
+        return await self._with_summary(
+            definition_id, lambda looked, tx: units.restore(tx, zone, looked, new_id)
+        )
+
+    async def fork(
+        self,
+        place: str,
+        to_definition_id: str,
+        *,
+        archive_first: bool = False,
+        new_session_id: str | None = None,
+    ) -> str:
+        """Copy a session (an archive's zone, or a definition's current one). Returns the new id."""
+        zone_of(place)
+        to = check_definition_id(to_definition_id)
+        ids = (new_session_id or self._new_id(), self._new_id())
+        return await self._with_summary(
+            to,
+            lambda looked, tx: units.fork(
+                tx, place, to, is_archiving=archive_first, looked=looked, ids=ids
+            ),
+        )
+
+    async def delete_archive(self, zone: str) -> bool:
+        """Delete a finished session. False if there was none."""
+        parse_archive(zone)
+        return await self._store.transact(lambda tx: units.delete_archive(tx, zone))
+
+    # -- looking
+
+    async def list_agents(self, limit: int = 0, *, after: str = "") -> list[AgentInfo]:
+        """Agents by definition id; `after` is the last one of a page."""
+        count = _page_rows(limit)
+
+        async def unit(tx: ReadTransaction) -> list[AgentInfo]:
+            found = await rows.load_agents(tx.rows, after, count)
+            return [await _agent_info(tx, agent, archives) for agent, archives in found]
+
+        return await self._store.view(unit)
+
+    async def read_output(
+        self,
+        place: str,
+        *,
+        from_line: int | None = None,
+        tail: int | None = None,
+        limit: int = OUTPUT_LINES_MAX,
+    ) -> OutputPage:
+        """A page of a stream: from a line on, or the last `tail` lines."""
+        zone = zone_of(place)
+        if from_line is not None and tail is not None:
+            raise InvalidArgumentError("give from_line or tail, not both", operation="read_output")
+        if limit < 0 or (tail or 0) < 0 or (from_line or 0) < 0:
+            raise InvalidArgumentError("must not be negative", operation="read_output")
+        count = min(limit, OUTPUT_LINES_MAX)
+
+        async def unit(tx: ReadTransaction) -> OutputPage:
+            info = await tx.stat(zone, OUTPUT)
+            if info is None:
+                if ":archive:" in zone and await tx.zone(zone) is None:
+                    raise NotFoundError("no such archive", operation="read_output", zone=zone)
+                return OutputPage([], 0, 0, 0)
+            first = from_line or 0
+            if tail is not None:
+                first = max(0, info.lines - min(tail, count))
+            page = await tx.read_lines(zone, OUTPUT, first, count, bytes_max=OUTPUT_BYTES_MAX)
+            return OutputPage(page.lines, first, page.total, first + len(page.lines))
+
+        return await self._store.view(unit)
+
+    def subscribe(
+        self, definition_id: str, *, since: int | None = None
+    ) -> AsyncIterator[SessionChange]:
+        """What happens to a definition's sessions, in order, after position `since` or from now."""
+        return subscribe(self._store, check_definition_id(definition_id), since)
+
+    # -- parts
+
+    async def _read(self, tx: ReadTransaction, zone: str) -> SessionState:
+        row = await rows.load(tx.rows, zone)
+        state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)
+        lines = output.lines if output else 0
+        return SessionState(
+            await tx.read(zone, STATE) if state else None,
+            state.modified_ms if state else None,
+            state.version if state else 0,
+            row.session_id if row else "",
+            output.size if output else 0,
+            lines,
+            self._recovered(row, state.version if state else 0, lines),
+        )
+
+    def _recovered(self, row: SessionRow | None, version: int, lines: int) -> int | None:
+        """Lines behind the snapshot's mark that were there at start; None where nobody knows."""
+        if row is None or not row.covered or row.state_version != version:
+            return None
+        at_start = lines - self._appended.get(row.zone_id, 0)
+        return max(0, at_start - row.covered)
+
+    async def _summarise(self, snapshot: bytes) -> Summary:
+        if len(snapshot) <= INLINE_BYTES_MAX:
+            return summarise(snapshot)
+        return await asyncio.to_thread(summarise, snapshot)
+
+    def _looked(self, snapshots: dict[int, Summary], *, is_last: bool = False) -> Looked:
+        if len(self._streams) > STREAMS_KNOWN_MAX:
+            self._streams.clear()
+        return Looked(snapshots, self._streams, is_last)
+
+    async def _with_summary(
+        self, definition_id: str, unit: Callable[[Looked, Transaction], Coroutine[Any, Any, T]]
+    ) -> T:
+        """Run a unit that may archive the current session, with its snapshot looked into.
+
+        A pane that saves again and again can outrun the look; then the unit looks itself.
+        """
+        snapshots: dict[int, Summary] = {}
+        for number in range(LOOKS_MAX + 1):
+            looked = self._looked(snapshots, is_last=number == LOOKS_MAX)
+            try:
+                return await self._store.transact(partial(unit, looked))
+            except StaleSummaryError:
+                snapshots |= await self._look(definition_id)
+        raise AssertionError("a unit that looks itself does not ask for more")
+
+    async def _look(self, definition_id: str) -> dict[int, Summary]:
+        """Look into the snapshot as it is now."""
+        zone = current_zone(definition_id)
+        version, snapshot = await self._store.view(partial(units.read_snapshot, zone=zone))
+        return {version: await self._summarise(snapshot)}
+
+    # -- large snapshots
+
+    def _refresh_soon(self, definition_id: str) -> None:
+        self._stale.add(definition_id)
+        if self._refreshing is None or self._refreshing.done():
+            # Sessions come and go with calls, not in a block; `close` ends the task.
+            self._refreshing = asyncio.create_task(self._refresh(), name="zoned-summaries")
+
+    async def _refresh(self) -> None:
+        """Look into large snapshots, all that were written in the last second at once."""
+        while self._stale:
+            await asyncio.sleep(REFRESH_S)
+            stale, self._stale = self._stale, set()
+            for definition_id in sorted(stale):
+                try:
+                    looked = self._looked(await self._look(definition_id))
+                    await self._store.transact(
+                        partial(units.refresh, definition_id=definition_id, looked=looked)
+                    )
+                except StoreError as error:
+                    # Not lost: an archive looks again. The pane that saved has its own answer.
+                    log.warning("no preview for %s yet: %s", definition_id, error)
+
+
+def _encode(content: str | bytes) -> bytes:
+    if not isinstance(content, str):
+        return content
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"the content is not valid text: {error}", operation="write_state"
+        ) from error
+
+
+def _page_rows(limit: int) -> int:
+    if limit < 0:
+        raise InvalidArgumentError(f"limit must not be negative, not {limit}")
+    return min(limit or PAGE_ROWS, PAGE_ROWS_MAX)
+
+
+def _archive_info(row: SessionRow) -> ArchiveInfo:
+    assert row.archived_ms is not None
+    return ArchiveInfo(
+        archive_zone(row.definition_id, row.archived_ms),
+        row.archived_ms,
+        row.preview,
+        row.node_count,
+        row.session_id,
+        row.started_ms,
+        row.state_bytes,
+        row.output_bytes,
+        row.output_lines,
+    )
+
+
+async def _agent_info(tx: ReadTransaction, definition_id: str, archives: int) -> AgentInfo:
+    zone = current_zone(definition_id)
+    row = await rows.load(tx.rows, zone)
+    state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)
+    return AgentInfo(
+        definition_id,
+        state is not None,
+        state.modified_ms if state else None,
+        row.preview if row else "",
+        row.node_count if row else 0,
+        archives,
+        output.lines if output else 0,
+    )

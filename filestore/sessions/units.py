@@ -1,0 +1,279 @@
+"""Units of work on sessions: each is one transaction, handed to `FileStore.transact`.
+
+A session is a zone, its files, and its row. They change together here and nowhere else. Snapshots
+are looked into before a unit is queued; a unit that finds another snapshot than the one looked into
+raises StaleSummaryError, and its caller looks again.
+"""
+
+from filestore.errors import AlreadyExistsError, NotFoundError, VersionConflictError
+from filestore.model import FileInfo
+from filestore.reading import ReadTransaction
+from filestore.replay.user_messages import user_messages
+from filestore.sessions import rows
+from filestore.sessions.model import Archived, Restored
+from filestore.sessions.names import (
+    OUTPUT,
+    STATE,
+    archive_zone,
+    current_zone,
+    parse_archive,
+    zone_of,
+)
+from filestore.sessions.preview import (
+    SNAPSHOT_BYTES_MAX,
+    Summary,
+    is_blank,
+    preview_of,
+    summarise,
+)
+from filestore.sessions.rows import SessionRow
+from filestore.transaction import Transaction
+
+HEAD_LINES_MAX = 200
+HEAD_BYTES_MAX = 256 << 10
+"""So much of a stream is searched for its first user message."""
+
+
+class StaleSummaryError(Exception):
+    """The snapshot was written again since it was looked into."""
+
+
+class Looked:
+    """What the caller has found out beforehand.
+
+    `snapshots`: summaries by version of the snapshot. `streams`: previews by session id of streams
+    that were searched; a stream's head never changes, so what is found there stays. `is_last`: the
+    unit looks into the snapshot itself rather than ask for another look.
+    """
+
+    def __init__(
+        self, snapshots: dict[int, Summary], streams: dict[str, str], is_last: bool
+    ) -> None:
+        self.snapshots = snapshots
+        self.streams = streams
+        self.is_last = is_last
+
+
+async def ensure(tx: Transaction, definition_id: str, new_id: str) -> SessionRow:
+    """The current session of a definition; its zone must exist. Made if it is missing."""
+    found = await rows.load_current(tx.rows, definition_id)
+    if found is not None:
+        return found
+    zone = await tx.zone_row(current_zone(definition_id))
+    assert zone is not None, "the zone is made by its first write"
+    row = SessionRow(zone.id, new_id, definition_id, None, tx.rows.now_ms())
+    await rows.insert(tx.rows, row)
+    return row
+
+
+async def refuse_other_session(tx: Transaction, definition_id: str, session_id: str | None) -> None:
+    """Raise if the caller speaks of a session that is not the current one."""
+    if session_id is None:
+        return
+    row = await rows.load_current(tx.rows, definition_id)
+    current = row.session_id if row else ""
+    if current != session_id:
+        state = await tx.stat(current_zone(definition_id), STATE)
+        raise VersionConflictError(
+            "that session is not the current one any more",
+            current_version=state.version if state else 0,
+            session_id=current,
+            hint="read the session again before you write",
+        )
+
+
+async def note_summary(
+    tx: Transaction, row: SessionRow, version: int, summary: Summary, looked: Looked
+) -> SessionRow:
+    """Keep what was found in the snapshot with `version`."""
+    preview = summary.preview if summary.has_nodes else await _stream_preview(tx, row, looked)
+    changed = row._replace(
+        preview=preview,
+        node_count=summary.node_count,
+        has_nodes=int(summary.has_nodes),
+        covered=summary.covered,
+        state_version=version,
+    )
+    if changed != row:
+        await rows.save(tx.rows, row, changed)
+    return changed
+
+
+async def read_snapshot(tx: ReadTransaction, zone: str) -> tuple[int, bytes]:
+    """Version and bytes of a snapshot; no bytes if it is missing or too large to be looked into."""
+    info = await tx.stat(zone, STATE)
+    if info is None or info.size > SNAPSHOT_BYTES_MAX:
+        return info.version if info else 0, b""
+    return info.version, await tx.read(zone, STATE)
+
+
+async def refresh(tx: Transaction, definition_id: str, looked: Looked) -> None:
+    """Note what was found in a snapshot, unless it was written again since."""
+    row = await rows.load_current(tx.rows, definition_id)
+    state = await tx.stat(current_zone(definition_id), STATE)
+    if row is not None and state is not None and state.version in looked.snapshots:
+        summary = looked.snapshots[state.version]
+        await note_summary(tx, row, state.version, summary, looked)
+
+
+async def archive(
+    tx: Transaction, definition_id: str, looked: Looked, new_id: str
+) -> Archived | None:
+    """Finish the current session: rename its zone and store its summary. None: nothing there."""
+    zone = current_zone(definition_id)
+    files = {info.name: info for info in await tx.files(zone) or []}
+    if not any(info.size for info in files.values()):
+        return None
+    row = await ensure(tx, definition_id, new_id)
+    state, output = files.get(STATE), files.get(OUTPUT)
+    row = await _final_summary(tx, row, state, looked)
+    ms = await _archive_time(tx, definition_id)
+    await tx.move_zone(zone, archive_zone(definition_id, ms))
+    changed = row._replace(
+        archived_ms=ms,
+        state_bytes=state.size if state else 0,
+        output_bytes=output.size if output else 0,
+        output_lines=output.lines if output else 0,
+        restored_from_ms=None,
+        displaced_ms=None,
+    )
+    await rows.save(tx.rows, row, changed)
+    return Archived(archive_zone(definition_id, ms), ms)
+
+
+async def restore(tx: Transaction, zone: str, looked: Looked, new_id: str) -> Restored:
+    """Make an archive the current session again; what was current is archived first."""
+    definition_id, ms = parse_archive(zone)
+    row = await rows.load(tx.rows, zone)
+    if row is None:
+        return await _restored_before(tx, zone)
+    displaced = await archive(tx, definition_id, looked, new_id)
+    await _drop_empty_current(tx, definition_id)
+    await tx.move_zone(zone, current_zone(definition_id))
+    displaced_ms = displaced.archived_at_ms if displaced else None
+    changed = row._replace(archived_ms=None, restored_from_ms=ms, displaced_ms=displaced_ms)
+    await rows.save(tx.rows, row, changed)
+    return await _restored(tx, changed)
+
+
+async def fork(
+    tx: Transaction,
+    place: str,
+    to: str,
+    *,
+    is_archiving: bool,
+    looked: Looked,
+    ids: tuple[str, str],
+) -> str:
+    """Copy a session into the current one of `to`. Returns the copy's id, the first of `ids`."""
+    before = await rows.load_by_id(tx.rows, ids[0])
+    if before is not None:
+        if before.definition_id != to:
+            raise AlreadyExistsError(f"session {ids[0]!a} exists and belongs to another agent")
+        return before.session_id
+    source = zone_of(place)
+    row = await rows.load(tx.rows, source)
+    if row is None:
+        raise NotFoundError("no such session", operation="fork", zone=source)
+    target = current_zone(to)
+    if any(info.size for info in await tx.files(target) or []):
+        if not is_archiving:
+            raise AlreadyExistsError(
+                "the target agent has a session",
+                operation="fork",
+                zone=target,
+                hint="ask to archive it first",
+            )
+        done = await archive(tx, to, looked, ids[1])
+        # A session forked onto its own agent has just been renamed.
+        source = done.archive_zoneid if done and source == target else source
+    await _drop_empty_current(tx, to)
+    await tx.copy_zone(source, target)
+    copied = await tx.zone_row(target)
+    assert copied is not None
+    state = await tx.stat(target, STATE)
+    await rows.insert(
+        tx.rows,
+        row._replace(
+            zone_id=copied.id,
+            session_id=ids[0],
+            definition_id=to,
+            archived_ms=None,
+            started_ms=tx.rows.now_ms(),
+            state_version=state.version if state else 0,
+            restored_from_ms=None,
+            displaced_ms=None,
+        ),
+    )
+    return ids[0]
+
+
+async def delete_archive(tx: Transaction, zone: str) -> bool:
+    """Delete a finished session. False if there was none."""
+    row = await rows.load(tx.rows, zone)
+    if row is not None:
+        await rows.remove(tx.rows, row)
+    return await tx.delete_zone(zone)
+
+
+async def _final_summary(
+    tx: Transaction, row: SessionRow, state: FileInfo | None, looked: Looked
+) -> SessionRow:
+    """The row with the summary of the snapshot as it is now."""
+    version = state.version if state else 0
+    if row.state_version == version:
+        if row.has_nodes:
+            return row
+        return await note_summary(tx, row, version, Summary(covered=row.covered), looked)
+    if state is None:
+        return await note_summary(tx, row, 0, Summary(), looked)
+    summary = looked.snapshots.get(version)
+    if summary is None:
+        if not looked.is_last:
+            raise StaleSummaryError
+        summary = summarise((await read_snapshot(tx, current_zone(row.definition_id)))[1])
+    return await note_summary(tx, row, version, summary, looked)
+
+
+async def _stream_preview(tx: ReadTransaction, row: SessionRow, looked: Looked) -> str:
+    """The preview by the first user message of the stream."""
+    zone = current_zone(row.definition_id)
+    if row.session_id in looked.streams or await tx.stat(zone, OUTPUT) is None:
+        return looked.streams.get(row.session_id, "")
+    page = await tx.read_lines(zone, OUTPUT, 0, HEAD_LINES_MAX, bytes_max=HEAD_BYTES_MAX)
+    preview = preview_of(text for text in user_messages(page.lines) if not is_blank(text))
+    # Until the head is complete a better message may follow the one that only sets the scene.
+    if len(page.lines) < page.total:
+        looked.streams[row.session_id] = preview
+    return preview
+
+
+async def _archive_time(tx: Transaction, definition_id: str) -> int:
+    """The clock, but later than every archive of this agent, whatever the clock says."""
+    newest = await rows.newest_archive_ms(tx.rows, definition_id)
+    return max(tx.rows.now_ms(), newest + 1, 0)
+
+
+async def _drop_empty_current(tx: Transaction, definition_id: str) -> None:
+    """Take away a current zone without bytes, which nobody would archive."""
+    row = await rows.load_current(tx.rows, definition_id)
+    if row is not None:
+        await rows.remove(tx.rows, row)
+    await tx.delete_zone(current_zone(definition_id))
+
+
+async def _restored_before(tx: Transaction, zone: str) -> Restored:
+    """The answer to a restore that was done before; else there is no such archive."""
+    definition_id, ms = parse_archive(zone)
+    row = await rows.load_current(tx.rows, definition_id)
+    if row is None or row.restored_from_ms != ms:
+        raise NotFoundError("no such archive", operation="restore", zone=zone)
+    return await _restored(tx, row)
+
+
+async def _restored(tx: Transaction, row: SessionRow) -> Restored:
+    state = await tx.stat(current_zone(row.definition_id), STATE)
+    archived = ""
+    if row.displaced_ms is not None:
+        archived = archive_zone(row.definition_id, row.displaced_ms)
+    return Restored(row.session_id, state.version if state else 0, archived)
