@@ -36,9 +36,26 @@ async def test_change_of_append_tells_all(store: FileStore) -> None:
     await store.append("z", "f", b"one")
     changes = store.changes()
     done = await store.append("z", "f", b"more")
-    assert await take(changes, 1) == [
-        Change(done.version, "append", "z", "f", done.version, offset=3, size=4, source=None)
-    ]
+    (change,) = await take(changes, 1)
+    assert change._replace(file_id=None) == Change(
+        done.version, "append", "z", "f", done.version, offset=3, size=4, source=None
+    )
+    assert change.file_id is not None
+
+
+async def test_file_id_of_append_finds_the_file_after_its_zone_was_renamed(
+    store: FileStore,
+) -> None:
+    changes = store.changes()
+    await store.append("z", "f", b"one")
+    (change,) = await take(changes, 1)
+    await store.move_zone("z", "y")
+    await store.append("z", "f", b"other")
+    file_id = change.file_id
+    assert file_id is not None
+    assert await store.view(lambda tx: tx.read_by_id(file_id, 0, 9)) == b"one"
+    await store.delete_zone("y")
+    assert await store.view(lambda tx: tx.read_by_id(file_id, 0, 9)) is None
 
 
 async def test_change_of_append_lines_covers_the_closed_torn_line(store: FileStore) -> None:
