@@ -2,7 +2,7 @@
 form for start-up.
 
 `check` walks all rows: zones, files, lists, chunks, the log, references, what is waiting to be
-released. With `deep` it also reads every chunk and counts every line again. It only reads. The rows
+released, sessions and agents. With `deep` it also reads every chunk and counts every line again. It only reads. The rows
 are looked at in one committed state; bytes are then read in short transactions, so a long check
 neither blocks writers nor holds the WAL.
 
@@ -21,6 +21,7 @@ from filestore.errors import CorruptionError, StoreError
 from filestore.lines import LineCounter
 from filestore.lists import Entry, check_released, load_chunk, read_pages
 from filestore.reading import FileRow, ReadTransaction
+from filestore.sessions.check import check_sessions
 from filestore.store import FileStore
 
 ZONES_PER_STEP = 200
@@ -138,6 +139,7 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     await _check_released(tx, report, references, sizes, known)
     await _check_orphans(tx, report, known)
     await _check_chunks(tx, report, references, sizes)
+    await check_sessions(tx, report.add)
 
 
 async def _check_zone(
