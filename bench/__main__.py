@@ -18,7 +18,7 @@ from typing import Any, get_args
 
 import uvloop
 
-from bench import report, snapshots, streams, writers, zones
+from bench import report, sessions, snapshots, streams, writers, zones
 from bench.measure import Context, Row, Scale
 from filestore.engine.driver import LIBRARY, SQLITE_VERSION
 
@@ -49,6 +49,10 @@ BENCHMARKS = {
     "copy_zone": Benchmark(zones.copy_zone),
     "zone_pages": Benchmark(zones.zone_pages),
     "store_open": Benchmark(zones.store_open),
+    "archive_pages": Benchmark(sessions.archive_pages),
+    "archive_list": Benchmark(sessions.archive_list),
+    "archive_time": Benchmark(sessions.archive_time),
+    "save_growth": Benchmark(sessions.save_growth),
 }
 
 

@@ -78,3 +78,37 @@ class RawChunks:
     def close(self) -> None:
         """Close; everything is checkpointed."""
         self._connection.close()
+
+
+class RawArchives:
+    """The rows that a list of archives shows, in one table with a covering index."""
+
+    def __init__(self, path: Path, store: Path) -> None:
+        self._connection = Connection(str(path), isolation_level=None, uri=True)
+        run = self._connection.execute
+        run("PRAGMA journal_mode = WAL").fetchone()
+        run("ATTACH ? AS store", (f"file:{quote(str(store))}?immutable=1",))
+        columns = (
+            "definition_id, archived_ms, preview, node_count, session_id, started_ms, "
+            "state_bytes, output_bytes, output_lines"
+        )
+        run(f"CREATE TABLE archive AS SELECT {columns} FROM store.session")
+        run(f"CREATE INDEX covering ON archive ({columns})")
+        run("DETACH store")
+        run("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._query = (
+            f"SELECT {columns} FROM archive WHERE definition_id = ? AND archived_ms < ? "
+            "ORDER BY archived_ms DESC LIMIT ?"
+        )
+
+    def list_all(self, page: int) -> int:
+        """Fetch all rows of the one agent, page by page, newest first. Returns their number."""
+        seen, before = 0, 1 << 62
+        while rows := self._connection.execute(self._query, ("ada", before, page)).fetchall():
+            seen += len(rows)
+            before = rows[-1][1]
+        return seen
+
+    def close(self) -> None:
+        """Close."""
+        self._connection.close()

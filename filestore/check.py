@@ -2,9 +2,9 @@
 form for start-up.
 
 `check` walks all rows: zones, files, lists, chunks, the log, references, what is waiting to be
-released, sessions and agents. With `deep` it also reads every chunk and counts every line again. It only reads. The rows
-are looked at in one committed state; bytes are then read in short transactions, so a long check
-neither blocks writers nor holds the WAL.
+released, sessions and agents. With `deep` it also reads every chunk and counts every line again. It
+only reads. The rows are looked at in one committed state; bytes are then read in short
+transactions, so a long check neither blocks writers nor holds the WAL.
 
 The bounded form, run at every start, is `check_start` in engine/sqlite.py: identity, tables, file
 length; and every record of the log is verified while the tails are recovered from it.

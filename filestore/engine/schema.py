@@ -6,6 +6,7 @@ verified by their hash. A `list` row's id packs its file and page number, so one
 side by side in one b-tree.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import LiteralString
 
@@ -63,10 +64,13 @@ TABLES: tuple[LiteralString, ...] = (
 )
 
 
+_PACK: Callable[[tuple[int | str | bytes | None, ...]], bytes] = msgpack.Packer().pack
+"""One packer for all: it keeps nothing from call to call, and no call gives up the GIL."""
+
+
 def row_check(*values: int | str | bytes | None) -> bytes:
     """The check of a row: XXH3-64 over its values, in order."""
-    packed: bytes = msgpack.packb(values)
-    return xxh3_64_digest(packed)
+    return xxh3_64_digest(_PACK(values))
 
 
 def list_id(file_id: int, page: int) -> int:

@@ -1,7 +1,10 @@
-"""What the operations on sessions give back. Frozen; sizes are bytes, times Unix milliseconds."""
+"""What the operations on sessions give back. Sizes are bytes, times Unix milliseconds.
+
+All are immutable; rows of long lists are tuples, which are made faster.
+"""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 SessionChangeKind = Literal["state", "output", "archived", "restored", "deleted", "gap"]
 
@@ -55,8 +58,7 @@ class Archived:
     archived_at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ArchiveInfo:
+class ArchiveInfo(NamedTuple):
     """One row in the list of finished sessions."""
 
     archive_zoneid: str

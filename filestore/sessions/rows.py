@@ -69,7 +69,7 @@ async def load_archives(
 ) -> list[SessionRow]:
     """Finished sessions of one definition, newest first."""
     rows = await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit))
-    return [_checked(row) for row in rows]
+    return list(map(_checked, rows))
 
 
 async def newest_archive_ms(tx: ReadTx, definition_id: str) -> int:
@@ -153,7 +153,7 @@ def _row(row: tuple[Any, ...] | None) -> SessionRow | None:
 
 
 def _checked(row: tuple[Any, ...]) -> SessionRow:
-    found = SessionRow(*row[:-1])
-    if row[-1] != row_check(*found):
-        raise CorruptionError(f"the row of session {found.session_id!a} fails its check")
-    return found
+    values = row[:-1]
+    if row[-1] != row_check(*values):
+        raise CorruptionError(f"the row of session {row[1]!a} fails its check")
+    return SessionRow._make(values)

@@ -174,7 +174,8 @@ class Sessions:
         found = await self._store.view(
             lambda tx: rows.load_archives(tx.rows, definition_id, before_ms, count)
         )
-        return [_archive_info(row) for row in found]
+        prefix = archive_zone(definition_id, 0)[:-1]
+        return [_archive_info(prefix, row) for row in found]
 
     async def read_archive(self, zone: str) -> SessionState:
         """A finished session, as `read_state` gives the current one."""
@@ -363,11 +364,12 @@ def _page_rows(limit: int) -> int:
     return min(limit or PAGE_ROWS, PAGE_ROWS_MAX)
 
 
-def _archive_info(row: SessionRow) -> ArchiveInfo:
-    assert row.archived_ms is not None
+def _archive_info(prefix: str, row: SessionRow) -> ArchiveInfo:
+    ms = row.archived_ms
+    assert ms is not None
     return ArchiveInfo(
-        archive_zone(row.definition_id, row.archived_ms),
-        row.archived_ms,
+        f"{prefix}{ms}",
+        ms,
         row.preview,
         row.node_count,
         row.session_id,

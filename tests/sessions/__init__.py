@@ -1,0 +1,1 @@
+"""Agent sessions on zones: names, state, stream, archives, previews, subscriptions, kills."""
