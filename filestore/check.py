@@ -3,8 +3,8 @@ form for start-up.
 
 `check` walks all rows: zones, files, lists, chunks, the log, references, what is waiting to be
 released, sessions and agents. With `deep` it also reads every chunk and counts every line again. It
-only reads. The rows are looked at in one committed state; bytes are then read in short
-transactions, so a long check neither blocks writers nor holds the WAL.
+only reads, and blocks nobody. The rows are looked at in one committed state, so the WAL cannot
+shrink meanwhile; bytes are then read in short transactions.
 
 The bounded form, run at every start, is `check_start` in engine/sqlite.py: identity, tables, file
 length; and every record of the log is verified while the tails are recovered from it.
@@ -111,7 +111,9 @@ async def check(
 
 async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progress | None) -> None:
     # The unit may be run again on a newer state, so it starts from nothing each time.
+    tx.hold_tails()
     report.problems.clear()
+    report.is_cut = False
     files.clear()
     report.zones = report.files = report.chunks = report.bytes = 0
     try:

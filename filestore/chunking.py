@@ -56,6 +56,9 @@ def unpack(codec: int, stored: bytes, size: int, digest: bytes) -> bytes:
         raise CorruptionError("chunk has no bytes")
     if codec == CODEC_ZSTD:
         try:
+            # Before anything is allocated: the frame's own size might be damaged and huge.
+            if zstandard.frame_content_size(stored) != size:
+                raise CorruptionError("chunk has another size")
             data = zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)
         except zstandard.ZstdError as error:
             raise CorruptionError(f"chunk does not decompress ({error})") from error

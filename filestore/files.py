@@ -31,6 +31,7 @@ from filestore.errors import (
 LOCK_NAME = "zoned.lock"
 LOCK_POLL_S = 0.02
 FILE_MODE = 0o600
+SPACE_BYTES_MIN = 256 << 10
 FOLDER_MODE = 0o700
 
 HolderKind = Literal["daemon", "command"]
@@ -153,6 +154,12 @@ def translated_os_errors(operation: str) -> Iterator[None]:
         if error.errno == errno.EROFS:
             raise ReadOnlyError(f"the file system is read-only: {error}") from error
         raise BackendError(str(error), operation=operation) from error
+
+
+def is_disk_full(folder: Path) -> bool:
+    """True if there is hardly any space left."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize < SPACE_BYTES_MIN
 
 
 def make_private_folder(folder: Path) -> bool:

@@ -45,7 +45,9 @@ class Housekeeper:
         self._engine = engine
         self._limits = limits
         self._leases = leases
-        self._damaged: set[int] = set()
+        self._damaged: dict[int, int] = {}
+        """Files that cannot be sealed, each with the version of which that is known."""
+        self._told = ""
         self._unused: list[int] = []
         """Chunks to be released when the leases before `_unused_since` are over."""
         self._unused_since = 0
@@ -89,14 +91,21 @@ class Housekeeper:
             try:
                 while await self._round():
                     pass
-            except StoreError as error:
-                # Not ours to mend: tried again, and the store says to everyone what is wrong.
-                log.warning("background work is held up: %s", error)
+            except Exception as error:  # tried again, whatever it is: without it the log fills up
+                self._tell(error)
                 self._wake.set()
+                self._idle.set()
                 await asyncio.sleep(RETRY_S)
                 continue
+            self._told = ""
             if not self._wake.is_set():
                 self._idle.set()
+
+    def _tell(self, error: Exception) -> None:
+        """Log what holds the work up, once; the store says to everyone what is wrong with it."""
+        if str(error) != self._told:
+            self._told = str(error)
+            log.warning("background work is held up: %s", error, exc_info=not _is_ours(error))
 
     async def _wait(self) -> None:
         """Until woken, or until the last lease that holds chunks back has grown too old."""
@@ -124,7 +133,7 @@ class Housekeeper:
         file_ids = await self._engine.write(
             lambda tx: tx.tails_to_seal(self._limits.seal_bytes), 0, is_housekeeping=True
         )
-        file_ids = [file_id for file_id in file_ids if file_id not in self._damaged]
+        file_ids = [file_id for file_id in file_ids if not await self._is_hopeless(file_id)]
         for start in range(0, len(file_ids), SEAL_FILES):
             await self._seal(file_ids[start : start + SEAL_FILES])
         return bool(file_ids)
@@ -138,7 +147,7 @@ class Housekeeper:
                 plan = await self._engine.read(partial(_plan, file_id=file_id, limits=limits))
             except CorruptionError as error:
                 # Reading the file says it every time, here once. Its tail stays in the log.
-                self._leave_alone(file_id, error)
+                await self._leave_alone(file_id, error)
                 continue
             if plan is None:
                 gone.append(file_id)
@@ -160,9 +169,15 @@ class Housekeeper:
         cost = sum(len(piece.data) for chunks in sealed for piece in chunks.pieces)
         await self._engine.write(unit, cost, is_housekeeping=True)
 
-    def _leave_alone(self, file_id: int, error: CorruptionError) -> None:
+    async def _is_hopeless(self, file_id: int) -> bool:
+        """True if the file is as damaged as it was; a replace since then has mended it."""
+        if file_id not in self._damaged:
+            return False
+        return await self._engine.read(partial(_version, file_id=file_id)) == self._damaged[file_id]
+
+    async def _leave_alone(self, file_id: int, error: CorruptionError) -> None:
         log.error("background work passes over damaged file %d: %s", file_id, error)
-        self._damaged.add(file_id)
+        self._damaged[file_id] = await self._engine.read(partial(_version, file_id=file_id))
 
     # -- releasing
 
@@ -176,7 +191,7 @@ class Housekeeper:
             unit = partial(_take_page, file_id=file_ids[0])
             await self._engine.write(unit, 0, is_housekeeping=True)
         except CorruptionError as error:
-            self._leave_alone(file_ids[0], error)
+            await self._leave_alone(file_ids[0], error)
         return True
 
     async def _release_some(self) -> bool:
@@ -202,6 +217,15 @@ async def _current(tx: ReadTx, file_id: int) -> tuple[str, FileRow] | None:
     """A file's zone and row as they are now, if it still exists."""
     row = await tx.fetch_one(FILE_BY_ID, (file_id,))
     return (row[0], file_row(row[0], row[1:])) if row else None
+
+
+async def _version(tx: ReadTx, file_id: int) -> int:
+    row = await tx.fetch_one("SELECT version FROM file WHERE id = ?", (file_id,))
+    return int(row[0]) if row else 0
+
+
+def _is_ours(error: Exception) -> bool:
+    return isinstance(error, StoreError)
 
 
 async def _sealed_version(tx: Tx, file_id: int) -> int:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from filestore.chunking import STREAM_LEVEL, Piece, count_lines, make_piece, split_fixed
 from filestore.engine.base import TailRecord, Tx
+from filestore.errors import CorruptionError
 from filestore.lines import LineCounter, Open
 from filestore.lists import Entry, Page, change_references, paginate, write_page
 from filestore.model import PIECE_BYTES_MAX
@@ -61,20 +62,23 @@ async def plan_seal(
     joined: list[tuple[Entry, bytes]] = []
     offset = row.size
     for entry in reversed(await reader.last_entries(zone, row)):
-        if entry.size > total * JOIN_FACTOR or entry.size + total > seal_bytes:
+        if entry.size > total * JOIN_FACTOR or entry.size + total > size_max(seal_bytes):
             break
         offset -= entry.size
         total += entry.size
-        joined.insert(0, (entry, await reader.chunk(zone, row.name, entry, offset)))
+        try:
+            joined.insert(0, (entry, await reader.chunk(zone, row.name, entry, offset)))
+        except CorruptionError:
+            break  # reading it tells; what was appended since is sealed all the same
     counter = await reader.line_counter(zone, row.name, row.size, Open(row.open))
     return SealPlan(zone, row, records, joined, counter)
 
 
 def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
-    """Join, cut, hash and compress. Pure; the slow part of sealing."""
-    size_max = min(seal_bytes, PIECE_BYTES_MAX)
-    groups = _group(plan, size_max)
-    parts = [split_fixed(b"".join([data for data, _ in group]), size_max) for group in groups]
+    """Join, cut, hash and compress: the slow part of sealing. Uses up the plan."""
+    most = size_max(seal_bytes)
+    groups = _group(plan, most)
+    parts = [split_fixed(b"".join([data for data, _ in group]), most) for group in groups]
     pieces = [make_piece(part, STREAM_LEVEL) for group in parts for part in group]
     if len(pieces) == len(groups):
         ended_in = [sum([ended for _, ended in group]) for group in groups]
@@ -94,12 +98,17 @@ def cut_stream(plan: SealPlan, seal_bytes: int) -> Sealed:
     )
 
 
-def _group(plan: SealPlan, size_max: int) -> list[list[tuple[bytes, int]]]:
+def size_max(seal_bytes: int) -> int:
+    """No chunk of a stream is larger."""
+    return min(seal_bytes, PIECE_BYTES_MAX)
+
+
+def _group(plan: SealPlan, most: int) -> list[list[tuple[bytes, int]]]:
     """Bytes and how many lines end in them, chunk by chunk; cut between appends."""
     groups = [[(data, entry.ended) for entry, data in plan.joined]]
     size = sum([entry.size for entry, _ in plan.joined])
     for record in plan.records:
-        if size and size + len(record.data) > size_max:
+        if size and size + len(record.data) > most:
             groups.append([])
             size = 0
         groups[-1].append((record.data, record.ended))

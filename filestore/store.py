@@ -22,7 +22,12 @@ from filestore.clock import Clock, system_clock
 from filestore.engine.base import Engine, ReadTx, ReadUnit
 from filestore.engine.sqlite import ReadOnlySqliteEngine, open_engine
 from filestore.engine.writer import Failpoint
-from filestore.errors import BusyError, CorruptionError, InvalidArgumentError
+from filestore.errors import (
+    BusyError,
+    CorruptionError,
+    InvalidArgumentError,
+    StoreError,
+)
 from filestore.files import (
     FolderLock,
     HolderKind,
@@ -57,6 +62,7 @@ Unit = Callable[[A], Coroutine[Any, Any, T]]
 """A unit of work: an async function over a transaction, which awaits nothing else."""
 
 DATABASE_NAME = "zoned.db"
+CUT_COST_BYTES = 512
 INLINE_BYTES_MAX = 32 << 10
 """Values up to this size are prepared on the event loop: cheaper than a way to a thread."""
 
@@ -72,7 +78,7 @@ class FileStore:
         self._feed = Feed(limits.changes_kept)
         self._leases = Leases(limits.lease_s)
         self._cuts = _CutCache(limits.cut_cache_bytes)
-        self._closing = asyncio.Lock()
+        self._closing: asyncio.Task[None] | None = None
         self._lock: FolderLock | None = None
         self._engine: Engine
         self._housekeeper: Housekeeper | None = None
@@ -141,17 +147,28 @@ class FileStore:
 
     async def close(self) -> None:
         """Finish what was accepted, then close. Leaves no WAL behind. Safe to call twice."""
-        async with self._closing:
-            if self._background is not None:
-                self._background.cancel()
-                await asyncio.wait([self._background])
-                self._background = None
-            try:
-                await self._engine.close()
-            finally:
-                self._feed.close()
-                if self._lock is not None:
-                    self._lock.release()
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close(), name="zoned-close")
+        # Whoever is cancelled while waiting, the store is closed to the end, and only once.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.wait([self._background])
+            self._background = None
+        try:
+            await self._engine.close()
+        except StoreError:
+            self._let_go()
+            raise
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """The engine has ended; others may come."""
+        self._feed.close()
+        if self._lock is not None:
+            self._lock.release()
 
     async def __aenter__(self) -> "FileStore":
         return self
@@ -329,7 +346,10 @@ class FileStore:
         )
 
     def changes(self, prefix: str = "", since: int | None = None) -> Subscription:
-        """Follow committed changes to zones with `prefix`, after position `since` or from now."""
+        """Follow committed changes to zones with `prefix`, after position `since` or from now.
+
+        Only of this process: a store that was opened read-only hears of none.
+        """
         return subscribe(self._feed, prefix, since)
 
     # -- upkeep
@@ -386,10 +406,15 @@ class _CutCache:
         if key is None:
             return
         old = self._cuts.pop(key, None)
-        self._bytes += prepared.size - (old.size if old else 0)
+        self._bytes += _cost(prepared) - (_cost(old) if old else 0)
         self._cuts[key] = prepared
         while self._bytes > self._bytes_max:
-            self._bytes -= self._cuts.popitem(last=False)[1].size
+            self._bytes -= _cost(self._cuts.popitem(last=False)[1])
+
+
+def _cost(prepared: Prepared) -> int:
+    """About what it takes of memory: the bytes, plain and packed, and all that is around them."""
+    return 2 * prepared.size + CUT_COST_BYTES * (1 + len(prepared.pieces))
 
 
 def _batches(entries: list[Entry]) -> list[list[Entry]]:

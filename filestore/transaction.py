@@ -15,6 +15,7 @@ from filestore.engine.base import TailRecord, Tx
 from filestore.engine.schema import row_check
 from filestore.errors import (
     AlreadyExistsError,
+    CorruptionError,
     InvalidArgumentError,
     NotFoundError,
     TooLargeError,
@@ -270,7 +271,10 @@ class Transaction(ReadTransaction):
             return False
         if head.version == head.row.version and head.row.digest is not None:
             return head.row.digest == prepared.digest
-        return hash_bytes(await self.read(zone, head.row.name)) == prepared.digest
+        try:
+            return hash_bytes(await self.read(zone, head.row.name)) == prepared.digest
+        except CorruptionError:
+            return False  # to be replaced is what a damaged file needs
 
     async def _make_file(self, zone: str, name: str, now: int) -> FileRow:
         found = await self.zone_row(zone) or await self._make_zone(zone, now, EMPTY_META)

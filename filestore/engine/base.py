@@ -71,6 +71,9 @@ class ReadTx(Protocol):
     async def tail_damage(self, file_id: int) -> Damage | None:
         """Set when appended bytes of this file were found damaged."""
 
+    def hold_tails(self) -> None:
+        """Keep all tails as they are until the unit ends, for a unit that takes long."""
+
 
 class Tx(ReadTx, Protocol):
     """What a unit may do while writing."""

@@ -23,7 +23,8 @@ harmless.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from struct import Struct
 
@@ -85,7 +86,7 @@ def decode(seq: int, row: bytes) -> Iterator[tuple[int, TailRecord] | Damage]:
         data = row[at : at + length]
         at += length
         if len(data) != length or xxh3_64_intdigest(data) != check:
-            yield Damage(f"log row {seq}: bytes fail their check", seq, file_id, offset)
+            yield Damage(f"log row {seq}: bytes fail their check", version, file_id, offset)
         else:
             yield file_id, TailRecord(version, offset, line, ended, Open(state), modified_ms, data)
 
@@ -164,19 +165,17 @@ class Tail:
         self.bytes += len(record.data)
 
     def undo_append(self) -> None:
-        self.bytes -= len(self.state[1].pop().data)
+        base_version, records = self.state
+        self.bytes -= len(records[-1].data)
+        self.state = (base_version, records[:-1])
 
     def drop(self, upto_version: int) -> None:
         """Forget records up to and with `upto_version`; a reader that needs one notices."""
-        self.prune(upto_version)
-        self.state = (max(self.state[0], upto_version), self.state[1])
-
-    def prune(self, upto_version: int) -> None:
-        """Forget records up to and with `upto_version` which no reader can need."""
         base_version, records = self.state
         kept = records[bisect_right(records, upto_version, key=_version) :]
-        self.bytes = sum(len(record.data) for record in kept)
-        self.state = (base_version, kept)
+        self.bytes = sum([len(record.data) for record in kept])
+        # Both at once: a reader between the two would miss records without noticing.
+        self.state = (max(base_version, upto_version), kept)
 
 
 class Tails(dict[int, Tail]):
@@ -187,19 +186,31 @@ class Tails(dict[int, Tail]):
         self.forgotten = 0
         """Where empty tails were last taken out: older snapshots cannot rely on absence."""
 
-    def load(self, seq: int, row: bytes | None) -> list[int] | None:
-        """Take in one stored row. Returns the files it names, or None if it is damaged."""
-        file_ids: list[int] = []
+    def load(self, seq: int, row: bytes | None) -> dict[int, int] | None:
+        """Take in one stored row.
+
+        Returns the files it names, each with its last version there, or None if it is damaged.
+        """
+        versions: dict[int, int] = {}
         is_whole = True
-        for item in decode(seq, row or b""):
+        for item in list(decode(seq, row or b"")):
             if isinstance(item, Damage):
                 is_whole = False
                 self.setdefault(item.file_id, Tail(0)).damage = item
             else:
                 file_id, record = item
-                file_ids.append(file_id)
+                versions[file_id] = record.version
                 self.setdefault(file_id, Tail(0)).append(record)
-        return file_ids if is_whole else None
+        return versions if is_whole else None
+
+    def held(self) -> "Tails":
+        """The same tails as they are now; what is dropped later stays in it."""
+        found = Tails()
+        for file_id, tail in list(self.items()):
+            copied = found[file_id] = Tail(0)
+            copied.state, copied.damage = tail.state, tail.damage
+        found.forgotten = self.forgotten
+        return found
 
 
 def _version(record: TailRecord) -> int:
@@ -213,55 +224,57 @@ class LogRows:
     """
 
     def __init__(self) -> None:
-        self._seqs: list[int] = []
-        self._sizes: list[int] = []
-        self._files: list[set[int]] = []
+        self._rows: dict[int, tuple[int, set[int]]] = {}
+        """Size, and the files that need it, by seq, oldest first."""
+        self._needed: dict[int, deque[tuple[int, int]]] = {}
+        """The rows that a file needs, oldest first, each with the file's last version in it."""
+        self._free: list[int] = []
+        """Rows that nobody needs."""
+        self._last = 0
         self.bytes = 0
 
-    def add(self, seq: int, size: int, file_ids: Iterable[int]) -> None:
-        """Note a committed row."""
-        self._seqs.append(seq)
-        self._sizes.append(size)
-        self._files.append(set(file_ids))
+    def add(self, seq: int, size: int, versions: Mapping[int, int]) -> None:
+        """Note a committed row: the files in it, each with its last version there."""
+        self._rows[seq] = (size, set(versions))
+        self._last = seq
         self.bytes += size
+        for file_id, version in versions.items():
+            self._needed.setdefault(file_id, deque()).append((version, seq))
+        if not versions:
+            self._free.append(seq)
 
     def release(self, file_id: int, upto_version: int) -> None:
         """The records of `file_id` up to `upto_version` are not needed any more."""
-        for index in range(bisect_right(self._seqs, upto_version)):
-            self._files[index].discard(file_id)
+        needed = self._needed.get(file_id)
+        while needed and needed[0][0] <= upto_version:
+            self._release_row(file_id, needed.popleft()[1])
+        if not needed:
+            self._needed.pop(file_id, None)
 
-    def holders(self, tails: Tails, bytes_kept: int) -> set[int]:
+    def holders(self, bytes_kept: int) -> set[int]:
         """The files that keep the log from shrinking to `bytes_kept`, oldest rows first."""
         found: set[int] = set()
         excess = self.bytes - bytes_kept
-        for index, files in enumerate(self._files):
+        for size, files in self._rows.values():
             if excess <= 0:
                 break
-            excess -= self._sizes[index]
-            for file_id in list(files):
-                tail = tails.get(file_id)
-                records = tail.state[1] if tail else []
-                # A row can outlast the record that named the file, when others came later in that
-                # group.
-                if records and records[0].version <= self._seqs[index]:
-                    found.add(file_id)
-                else:
-                    files.discard(file_id)
+            excess -= size
+            found |= files
         return found
 
-    def droppable(self) -> tuple[int, int]:
-        """How many of the oldest rows nobody needs, and their bytes. The last row always stays."""
-        count = size = 0
-        while count < len(self._seqs) - 1 and not self._files[count]:
-            size += self._sizes[count]
-            count += 1
-        return count, size
+    def droppable(self, count: int) -> tuple[list[int], int]:
+        """Up to `count` rows that nobody needs, and the bytes of all. The last row always stays."""
+        rows = [seq for seq in self._free[: count + 1] if seq != self._last][:count]
+        return rows, sum([self._rows[seq][0] for seq in rows])
 
-    def oldest(self, count: int) -> list[int]:
-        """The seqs of the `count` oldest rows."""
-        return self._seqs[:count]
+    def forget(self, seqs: Sequence[int]) -> None:
+        """These rows were deleted."""
+        gone = set(seqs)
+        self._free = [seq for seq in self._free if seq not in gone]
+        self.bytes -= sum([self._rows.pop(seq)[0] for seq in seqs])
 
-    def forget(self, count: int) -> None:
-        """The `count` oldest rows were deleted."""
-        self.bytes -= sum(self._sizes[:count])
-        del self._seqs[:count], self._sizes[:count], self._files[:count]
+    def _release_row(self, file_id: int, seq: int) -> None:
+        _, files = self._rows[seq]
+        files.discard(file_id)
+        if not files:
+            self._free.append(seq)

@@ -18,11 +18,11 @@ from filestore.errors import BackendError, ClosedError, InvalidArgumentError
 
 SNAPSHOT_RETRIES_MAX = 1000
 
-TailSource = Callable[[driver.Connection], Tails]
-"""Gives the tails that go with the snapshot which has just been taken on a connection."""
+TailSource = Callable[[int, driver.Connection], Tails]
+"""Gives the tails that go with the snapshot which a reader has just taken on its connection."""
 
 
-class _Stale(Exception):
+class _StaleError(Exception):
     """Appends this snapshot needs were sealed meanwhile: run the unit again on a new one."""
 
 
@@ -47,14 +47,14 @@ class ReaderTx:
 
     async def tail(self, file_id: int, after_version: int) -> Sequence[TailRecord]:
         tail = self._tails.get(file_id)
-        if tail is None:
-            if self._position < self._tails.forgotten:
-                raise _Stale
-            return ()
-        records = tail.between(after_version, self._position)
-        if records is None:
-            raise _Stale
+        records = tail.between(after_version, self._position) if tail else ()
+        # Looked at last: a tail may have been forgotten, and begun anew, since this snapshot.
+        if records is None or self._position < self._tails.forgotten:
+            raise _StaleError
         return records
+
+    def hold_tails(self) -> None:
+        self._tails = self._tails.held()
 
     async def tail_end(self, file_id: int, after_version: int) -> TailRecord | None:
         records = await self.tail(file_id, after_version)
@@ -81,9 +81,9 @@ class Readers:
 
     def __init__(
         self,
-        connect: Callable[[], driver.Connection],
+        connect: Callable[[int], driver.Connection],
         tails: TailSource,
-        is_current: Callable[[driver.Connection], bool],
+        is_current: Callable[[int], bool],
         count: int,
     ) -> None:
         self._connect = connect
@@ -161,18 +161,18 @@ class Readers:
             for _ in range(SNAPSHOT_RETRIES_MAX):
                 connection = self._connections.get(index)
                 if connection is None:
-                    connection = self._connections[index] = self._connect()
+                    connection = self._connections[index] = self._connect(index)
                 try:
                     connection.execute("BEGIN")
                     row = connection.execute("SELECT max(seq) FROM log").fetchone()
-                    tx = ReaderTx(connection, self._tails(connection), row[0] or 0)
+                    tx = ReaderTx(connection, self._tails(index, connection), row[0] or 0)
                     result = run_to_end(unit(tx))
-                    if self._is_current(connection):
+                    if self._is_current(index):
                         return result
-                except _Stale:
+                except _StaleError:
                     continue
                 except Exception:
-                    if self._is_current(connection):
+                    if self._is_current(index):
                         raise
                 finally:
                     if connection.in_transaction:
@@ -198,5 +198,8 @@ def settle(outcomes: Sequence[tuple[asyncio.Future[Any], Any, BaseException | No
             continue
         if error is None:
             future.set_result(result)
+        elif isinstance(error, StopIteration):
+            # A future refuses it, and the others here would never be told.
+            future.set_exception(RuntimeError("the unit of work raised StopIteration"))
         else:
             future.set_exception(error)

@@ -14,6 +14,7 @@ import os
 import queue
 import stat
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from threading import get_ident
@@ -24,7 +25,15 @@ from filestore.engine import driver, schema
 from filestore.engine.base import ReadUnit, T, WriteUnit
 from filestore.engine.log import LogRows, Tails, encode
 from filestore.engine.readers import Readers, settle
-from filestore.engine.writer import Failpoint, GroupLostError, Job, Outcome, Writer, WriterTx
+from filestore.engine.writer import (
+    PROBE_S,
+    Failpoint,
+    GroupLostError,
+    Job,
+    Outcome,
+    Writer,
+    WriterTx,
+)
 from filestore.errors import (
     BusyError,
     ClosedError,
@@ -39,10 +48,11 @@ from filestore.errors import (
     StorageFullError,
     StoreError,
 )
-from filestore.files import FILE_MODE, sync_folder, translated_os_errors
+from filestore.files import FILE_MODE, is_disk_full, sync_folder, translated_os_errors
 from filestore.model import Change, Limits, Sync
 
 BUSY_RETRY_MS = 50
+VIEW_BYTES_MIN = 1 << 20
 LOG_ROWS = "SELECT seq, CAST(data AS BLOB) FROM log WHERE seq > ? ORDER BY seq"
 """The cast keeps a flipped type bit from handing out something else than bytes."""
 
@@ -83,8 +93,8 @@ class SqliteEngine:
         self.position = 0
         self._open_writer(0)
         self._readers = Readers(
-            lambda: driver.connect(path, read_only=True),
-            lambda _: self._tails,
+            lambda _: driver.connect(path, read_only=True),
+            lambda *_: self._tails,
             lambda _: True,
             limits.readers,
         )
@@ -143,7 +153,8 @@ class SqliteEngine:
         if (
             self._waiting_units >= limits.queue_units_max
             or (self._waiting_bytes and self._waiting_bytes + cost_bytes > limits.queue_bytes_max)
-            or self._writer.log_bytes > limits.log_bytes_hard
+            # What costs nothing is let through: a delete may be what makes room.
+            or (cost_bytes and self._writer.log_bytes > limits.log_bytes_hard)
         ):
             raise BusyError("too many writes are waiting", retry_after_ms=BUSY_RETRY_MS)
 
@@ -173,19 +184,45 @@ class SqliteEngine:
         """Close everything, open again, check, recover; stay read-only if that does not succeed."""
         log.error("opening the database again: %s", reason)
         self._recovery = f"recovering from: {reason}"
-        self._readers.pause()
         try:
-            self._close_connection()
-            self._open_writer(self._writer_tx.version)
-            self._readers.resume()
+            self._open_again()
             self._check_quickly()
             self._writer.probe()
-        except (StoreError, driver.Error) as error:
+        except Exception as error:  # no error may leave callers waiting for a writer that has ended
             self._trouble = f"read-only after a failure of the disk ({reason}): {error}"
         finally:
             self._recovery = None
-            self._readers.resume()
         self._on_loop(self._on_gap)
+
+    def _open_again(self) -> None:
+        """Close every connection and open the database anew."""
+        self._readers.pause()
+        try:
+            self._abandon_connection()
+            while True:
+                try:
+                    self._open_writer(self._writer_tx.version)
+                    return
+                except StoreError:
+                    # A full disk shows itself as many errors; that one passes.
+                    if self._closed or not is_disk_full(self._path.parent):
+                        raise
+                    self._writer.is_full = True
+                    time.sleep(PROBE_S)
+        finally:
+            self._readers.resume()
+
+    def _abandon_connection(self) -> None:
+        """Close the writer's connection without the checkpoint that the last one to close makes:
+        it would sync again what has just failed to."""
+        try:
+            guard = driver.connect(self._path, read_only=True)
+            guard.execute("SELECT max(seq) FROM log").fetchone()
+        except (StoreError, driver.Error):
+            self._close_connection()
+            return
+        self._close_connection()
+        guard.close()
 
     def _check_quickly(self) -> None:
         """Have SQLite look at all its pages; readers go on meanwhile."""
@@ -200,14 +237,16 @@ class SqliteEngine:
 
     def _open_writer(self, version_min: int) -> None:
         self._connection = driver.connect(self._path, read_only=False, sync=self._sync)
+        # A WAL that grew under a long read is cut when it begins again.
+        self._connection.execute(f"PRAGMA journal_size_limit = {self._limits.wal_bytes_hard}")
         tails, rows = Tails(), LogRows()
         try:
             with driver.translated("open"):
                 check_start(self._connection, self._path)
                 for seq, row in self._connection.execute(LOG_ROWS, (0,)):
-                    file_ids = tails.load(seq, row)
-                    if file_ids is not None:
-                        rows.add(seq, len(row), file_ids)
+                    versions = tails.load(seq, row)
+                    if versions is not None:
+                        rows.add(seq, len(row), versions)
                     version_min = max(version_min, seq)
         except StoreError:
             self._connection.close()
@@ -241,6 +280,9 @@ class SqliteEngine:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             except StorageFullError as error:
                 log.warning("the write-ahead log stays for the next start: %s", error)
+            except StoreError:
+                self._abandon_connection()
+                raise
         self._close_connection()
 
     def _committed(
@@ -293,20 +335,20 @@ class ReadOnlySqliteEngine:
     async def close(self) -> None:
         await self._readers.close()
 
-    def _connect(self) -> driver.Connection:
+    def _connect(self, index: int) -> driver.Connection:
         # With an empty WAL nothing changes but by a writer that starts later, and that is noticed;
         # without immutable=1 SQLite would have to create files, or fail on a read-only disk.
         untouched = _untouched(self._path)
         connection = connect_read_only(self._path, is_immutable=untouched is not None)
-        self._views[id(connection)] = _LogView(untouched)
+        self._views[index] = _LogView(untouched)
         return connection
 
-    def _view(self, connection: driver.Connection) -> Tails:
-        return self._views[id(connection)].refresh(connection)
+    def _view(self, index: int, connection: driver.Connection) -> Tails:
+        return self._views[index].refresh(connection)
 
-    def _is_current(self, connection: driver.Connection) -> bool:
+    def _is_current(self, index: int) -> bool:
         """False once a writer has come to a database that was opened as immutable."""
-        found = self._views[id(connection)].untouched
+        found = self._views[index].untouched
         return found is None or found == _untouched(self._path)
 
 
@@ -316,16 +358,20 @@ class _LogView:
     def __init__(self, untouched: tuple[int, int, int] | None) -> None:
         self.untouched = untouched
         self.seq = 0
+        self._bytes = 0
         self._tails = Tails()
 
     def refresh(self, connection: driver.Connection) -> Tails:
-        first, last = connection.execute("SELECT min(seq), max(seq) FROM log").fetchone()
-        if last != self.seq:
-            for tail in self._tails.values():
-                tail.prune(first - 1)
-            for seq, row in connection.execute(LOG_ROWS, (self.seq,)):
-                self._tails.load(seq, row)
-            self.seq = last
+        last, size = connection.execute("SELECT max(seq), sum(length(data)) FROM log").fetchone()
+        if last == self.seq:
+            return self._tails
+        if self._bytes > VIEW_BYTES_MIN + 2 * size:
+            # Most of it is sealed by now. To begin anew is simpler than to find out which.
+            self.seq, self._bytes, self._tails = 0, 0, Tails()
+        for seq, row in connection.execute(LOG_ROWS, (self.seq,)):
+            self._tails.load(seq, row)
+            self.seq = seq
+            self._bytes += len(row or b"")
         return self._tails
 
 

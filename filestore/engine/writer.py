@@ -35,6 +35,7 @@ PROBE_S = 1.0
 HEADS_KEPT_MAX = 8192
 EMPTY_TAILS_MAX = 1024
 TRIM_BYTES_MIN = 1 << 20
+TRIM_ROWS = 1000
 SHRINK_PAGES = 256
 SHRINK_FREE_PAGES_MIN = 4096
 TRUNCATE_WAIT_MS = 50
@@ -73,7 +74,7 @@ class WriterTx:
         self.records: list[tuple[int, TailRecord]] = []
         self.drops: list[tuple[int, int]] = []
         self.changes: list[Change] = []
-        self.trimmed = 0
+        self.trimmed: list[int] = []
         self.wal_bytes = 0
         self._connection = connection
         self._tails = tails
@@ -81,7 +82,7 @@ class WriterTx:
         self._limits = limits
         self._marks = (0, 0, 0)
         self._in_savepoint = False
-        self._failure: driver.Error | None = None
+        self.failure: driver.Error | None = None
 
     # -- what a unit calls
 
@@ -118,6 +119,9 @@ class WriterTx:
         tail = self._tails.get(file_id)
         return tail.damage if tail else None
 
+    def hold_tails(self) -> None:
+        """Nothing to do: nobody else drops them meanwhile."""
+
     async def tail_append(self, file_id: int, record: TailRecord) -> None:
         tail = self._tails.get(file_id)
         if tail is None:
@@ -129,18 +133,19 @@ class WriterTx:
         self.drops.append((file_id, upto_version))
 
     async def tails_to_seal(self, bytes_min: int) -> list[int]:
-        found = self._log.holders(self._tails, self._limits.log_bytes_soft)
+        found = self._log.holders(self._limits.log_bytes_soft)
         found.update(file_id for file_id, tail in self._tails.items() if tail.bytes >= bytes_min)
         return sorted(found)
 
     async def tidy(self) -> bool:
-        count, size = self._log.droppable()
+        seqs, size = self._log.droppable(TRIM_ROWS)
         is_long = self._log.bytes > self._limits.log_bytes_soft
-        if size >= TRIM_BYTES_MIN or (size and is_long):
+        is_trimmed = size >= TRIM_BYTES_MIN or len(seqs) == TRIM_ROWS or bool(seqs and is_long)
+        if is_trimmed:
             self._before_change(1, ())
-            seqs = [(seq,) for seq in self._log.oldest(count)]
-            self._run(self._connection.executemany, "DELETE FROM log WHERE seq = ?", seqs)
-            self.trimmed = count
+            keys = [(seq,) for seq in seqs]
+            self._run(self._connection.executemany, "DELETE FROM log WHERE seq = ?", keys)
+            self.trimmed = seqs
         ((free,),) = self._run(self._connection.execute, "PRAGMA freelist_count", ())
         ((total,),) = self._run(self._connection.execute, "PRAGMA page_count", ())
         is_loose: bool = free > SHRINK_FREE_PAGES_MIN and free > total // 2
@@ -148,7 +153,7 @@ class WriterTx:
             self._before_change(SHRINK_PAGES, ())
             shrink = f"PRAGMA incremental_vacuum({SHRINK_PAGES})"
             self._run(self._connection.execute, shrink, ())
-        return is_loose
+        return is_loose or (is_trimmed and len(seqs) == TRIM_ROWS)
 
     def next_version(self) -> int:
         self.version += 1
@@ -162,11 +167,11 @@ class WriterTx:
     def begin_unit(self) -> None:
         self._marks = (len(self.records), len(self.changes), len(self.drops))
         self._in_savepoint = False
-        self._failure = None
+        self.failure = None
 
     def end_unit(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         if self._in_savepoint:
             self._connection.execute("RELEASE unit")
 
@@ -175,7 +180,7 @@ class WriterTx:
         records, changes, drops = self._marks
         self._undo_records(records)
         del self.changes[changes:], self.drops[drops:]
-        self.trimmed = 0
+        self.trimmed = []
         self.heads.clear()
         if self._in_savepoint and self._connection.in_transaction:
             self._connection.execute("ROLLBACK TO unit")
@@ -189,26 +194,29 @@ class WriterTx:
 
     def clear_group(self) -> None:
         self.records, self.changes, self.drops = [], [], []
-        self.trimmed = 0
+        self.trimmed = []
         if len(self.heads) > HEADS_KEPT_MAX:
             self.heads.clear()
 
     def _undo_records(self, keep: int) -> None:
         while len(self.records) > keep:
             file_id, _ = self.records.pop()
-            self._tails[file_id].undo_append()
+            tail = self._tails[file_id]
+            tail.undo_append()
+            if tail.state == (0, []) and tail.damage is None:
+                del self._tails[file_id]
 
     def _run(
         self, call: Callable[..., driver.Cursor], sql: str, params: Sequence[Any]
     ) -> list[Row]:
         # Some errors make SQLite roll back by itself. A unit that catches one and goes on would
         # then write outside of any transaction, so the first error is also the last statement.
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
         try:
             return call(sql, params).fetchall()
         except driver.Error as error:
-            self._failure = error
+            self.failure = error
             raise
 
     def _before_change(self, statements: int, params: Sequence[Value]) -> None:
@@ -240,6 +248,7 @@ class Writer:
         self._failpoint = failpoint
         self._committed = committed
         self._empty_tails = 0
+        self._committed_version = tx.version
         self.is_full = False
         self.log_bytes = log.bytes
         self.needs_sealing = True
@@ -267,12 +276,14 @@ class Writer:
             if not job.future.cancelled():
                 group.append(job)
             else:
-                self._committed([], [job], [], self._tx.version)
+                self._committed([], [job], [], self._committed_version)
             try:
                 job = jobs.get_nowait()
             except queue.Empty:
                 return group, False
-        return group, True
+        if group:
+            jobs.put(None)  # whatever becomes of this group, the order to stop comes after it
+        return group, not group
 
     def _commit(self, group: list[Job]) -> None:
         tx = self._tx
@@ -300,6 +311,7 @@ class Writer:
         except BaseException as error:
             raise GroupLostError(group, error) from error
         changes = tx.changes
+        self._committed_version = tx.version
         try:
             self._after_commit(row)
         finally:
@@ -315,21 +327,22 @@ class Writer:
             self._hit("unit.done")
             return job.future, result, None
         except driver.Error as error:
-            ours = driver.translate(error, "write")
-            if (
-                isinstance(ours, StorageFullError | driver.IoFailure)
-                or not self._connection.in_transaction
-            ):
+            if _is_fatal(error) or not self._connection.in_transaction:
                 raise
             tx.undo_unit()
-            return job.future, None, ours
+            return job.future, None, driver.translate(error, "write")
         except BaseException as error:  # the caller's, whatever it is; others in the group go on
+            failure = tx.failure
+            if failure is not None and _is_fatal(failure):
+                raise failure from error  # however the unit has dressed it up
+            if not self._connection.in_transaction:
+                raise
             tx.undo_unit()
             return job.future, None, error
 
     def _after_commit(self, row: bytes) -> None:
         tx, tails, log = self._tx, self._tails, self._log
-        appended = {file_id for file_id, _ in tx.records}
+        appended = {file_id: record.version for file_id, record in tx.records}
         if row:
             log.add(tx.version, len(row), appended)
             tx.wal_bytes += len(row) + STATEMENT_BYTES
@@ -369,7 +382,8 @@ class Writer:
             raise GroupLostError(group, second) from error
         if isinstance(error, StorageFullError):
             self.is_full = True
-        self._committed([(job.future, None, error) for job in group], group, [], self._tx.version)
+        outcomes: list[Outcome] = [(job.future, None, error) for job in group]
+        self._committed(outcomes, group, [], self._committed_version)
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -388,7 +402,8 @@ class Writer:
             self._roll_back()
             self.is_full = True
             return
-        self._log.add(seq, len(row), ())
+        self._committed_version = seq
+        self._log.add(seq, len(row), {})
         self.is_full = False
         self._committed([], (), [], seq)
 
@@ -418,6 +433,11 @@ class Writer:
     def _hit(self, name: str) -> None:
         if self._failpoint is not None:
             self._failpoint(name)
+
+
+def _is_fatal(error: driver.Error) -> bool:
+    """True if it is about the disk, and so about everyone in the group."""
+    return isinstance(driver.translate(error, "write"), StorageFullError | driver.IoFailure)
 
 
 class GroupLostError(Exception):
