@@ -116,13 +116,13 @@ def test_damage_to_one_record_s_bytes_leaves_the_others() -> None:
         SAMPLE[3],
     ]
     (damage,) = [item for item in found if isinstance(item, Damage)]
-    assert (damage.file_id, damage.offset, damage.version) == (7, 13, 103)
+    assert (damage.file_id, damage.offset, damage.version) == (7, 13, 102)
 
 
 def test_tails_load_rows_and_name_their_files() -> None:
     tails = Tails()
-    assert tails.load(103, encode(103, SAMPLE)) == [7, 8, 7, 9]
-    assert tails.load(104, encode(104, ())) == []
+    assert tails.load(103, encode(103, SAMPLE)) == {7: 102, 8: 101, 9: 103}
+    assert tails.load(104, encode(104, ())) == {}
     assert tails[7].bytes == 27
     assert tails[7].between(0, 200) == [SAMPLE[0][1], SAMPLE[2][1]]
 
@@ -158,14 +158,6 @@ def test_tail_that_forgot_records_says_so_to_who_needs_them() -> None:
     assert tail.bytes == 1
 
 
-def test_tail_pruned_of_what_nobody_needs_says_nothing() -> None:
-    tail = Tail(0)
-    for version in (10, 20, 30):
-        tail.append(record(version))
-    tail.prune(20)
-    assert tail.between(0, 100) == [record(30)]
-
-
 def test_tail_dropped_twice_never_goes_back() -> None:
     tail = Tail(0)
     tail.append(record(10))
@@ -193,55 +185,59 @@ def test_reader_of_a_tail_keeps_its_view_while_records_are_forgotten() -> None:
     assert seen == [record(10)]
 
 
-def test_log_rows_nobody_needs_can_go_oldest_first() -> None:
+def test_log_rows_nobody_needs_can_go_but_for_the_last() -> None:
     rows = LogRows()
     for seq in (10, 20, 30, 40):
-        rows.add(seq, 100, [1] if seq < 30 else [2])
+        rows.add(seq, 100, {1: seq} if seq < 30 else {2: seq})
     assert rows.bytes == 400
-    assert rows.droppable() == (0, 0)
+    assert rows.droppable(9) == ([], 0)
     rows.release(2, 40)
-    assert rows.droppable() == (0, 0), "an older row is still needed"
+    assert rows.droppable(9) == ([30], 100), "an older one is still needed, this one is not"
     rows.release(1, 10)
-    assert rows.droppable() == (1, 100)
+    assert rows.droppable(9) == ([30, 10], 200)
+    assert rows.droppable(1) == ([30], 100)
     rows.release(1, 25)
-    assert rows.droppable() == (3, 300), "the last row always stays"
-    assert rows.oldest(3) == [10, 20, 30]
-    rows.forget(3)
+    assert rows.droppable(9) == ([30, 10, 20], 300), "the last row always stays"
+    rows.forget([30, 10, 20])
     assert rows.bytes == 100
-    assert rows.droppable() == (0, 0)
+    assert rows.droppable(9) == ([], 0)
+    rows.add(50, 100, {})
+    assert rows.droppable(9) == ([40], 100), "it is not the last any more"
 
 
-def test_log_rows_are_released_only_up_to_the_version() -> None:
+def test_log_rows_are_released_by_version_of_the_record_not_of_the_row() -> None:
+    """The row's number is that of its whole group; a record in it may be older."""
     rows = LogRows()
     for seq in (10, 20, 30):
-        rows.add(seq, 1, [1])
-    rows.release(1, 9)
-    assert rows.droppable() == (0, 0)
-    rows.release(1, 20)
-    assert rows.droppable() == (2, 2)
+        rows.add(seq, 1, {1: seq - 3})
+    rows.add(40, 1, {})
+    rows.release(1, 6)
+    assert rows.droppable(9) == ([], 0)
+    rows.release(1, 17)
+    assert rows.droppable(9) == ([10, 20], 2)
 
 
 def test_log_rows_name_the_files_that_hold_them() -> None:
-    tails, rows = Tails(), LogRows()
+    rows = LogRows()
     for seq, file_id in ((10, 1), (20, 2), (30, 1)):
-        tails.setdefault(file_id, Tail(0)).append(record(seq))
-        rows.add(seq, 100, [file_id])
-    assert rows.holders(tails, 300) == set()
-    assert rows.holders(tails, 299) == {1}
-    assert rows.holders(tails, 150) == {1, 2}
-    tails[1].drop(10)
-    assert rows.holders(tails, 299) == set(), "that record is gone, its row may go too"
-    assert rows.droppable() == (1, 100)
+        rows.add(seq, 100, {file_id: seq})
+    assert rows.holders(300) == set()
+    assert rows.holders(299) == {1}
+    assert rows.holders(150) == {1, 2}
+    rows.release(1, 10)
+    assert rows.holders(299) == set(), "that record is gone, its row may go too"
+    assert rows.droppable(9) == ([10], 100)
 
 
-def test_log_rows_whose_file_has_only_newer_records_are_not_held() -> None:
-    tails, rows = Tails(), LogRows()
-    tails[1] = Tail(0)
-    tails[1].append(record(50))
-    rows.add(10, 100, [1])
-    rows.add(50, 100, [1])
-    assert rows.holders(tails, 100) == set()
-    assert rows.holders(tails, 0) == {1}
+def test_held_tails_keep_what_is_dropped_later() -> None:
+    tails = Tails()
+    tails.load(103, encode(103, SAMPLE))
+    held = tails.held()
+    tails[7].drop(200)
+    del tails[9]
+    assert tails[7].between(0, 200) is None
+    assert held[7].between(0, 200) == [SAMPLE[0][1], SAMPLE[2][1]]
+    assert 9 in held
 
 
 @pytest.mark.parametrize("row", [None, b"", b"\0", b"\xff" * 30])

@@ -123,13 +123,26 @@ def test_lines_are_taken_one_at_a_time() -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(
-        st.sampled_from(
-            ["type", "message", "content", "role", "payload", "params", "update", "method", "text"]
-        ),
-        inner | st.sampled_from(["user", "message", "text", "session/prompt", "session/update"]),
-        max_size=4,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "type",
+                    "message",
+                    "content",
+                    "role",
+                    "payload",
+                    "params",
+                    "update",
+                    "method",
+                    "text",
+                ]
+            ),
+            inner
+            | st.sampled_from(["user", "message", "text", "session/prompt", "session/update"]),
+            max_size=4,
+        )
     ),
     max_leaves=12,
 )

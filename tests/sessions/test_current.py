@@ -76,9 +76,7 @@ async def test_text_is_saved_as_utf_8(sessions: Sessions) -> None:
     assert (await sessions.read_state("a")).content == "é🙂\x00".encode()
 
 
-async def test_write_replaces_and_raises_the_version(
-    sessions: Sessions, clock: FakeClock
-) -> None:
+async def test_write_replaces_and_raises_the_version(sessions: Sessions, clock: FakeClock) -> None:
     first = await sessions.write_state("a", b"long content")
     clock.now_ms += 1
     second = await sessions.write_state("a", b"short")
@@ -299,7 +297,9 @@ async def test_lines_from_a_generator_are_taken(sessions: Sessions) -> None:
     assert (await sessions.append_output("a", (f"{n}" for n in range(3)))).lines == 3
 
 
-@pytest.mark.parametrize("blank", ["", "\n", " \n\t\n", b"", b"\n\n", [], ["", " ", "\n"], *ODD_SPACES])
+@pytest.mark.parametrize(
+    "blank", ["", "\n", " \n\t\n", b"", b"\n\n", [], ["", " ", "\n"], *ODD_SPACES]
+)
 async def test_blank_appends_nothing_and_makes_nothing(
     store: FileStore, sessions: Sessions, blank: str | bytes | list[str | bytes]
 ) -> None:
@@ -333,9 +333,7 @@ async def test_append_beside_blank_and_to_other_agents_knows_its_session(
     assert [row.definition_id for row in await sessions.list_agents()] == ["a"]
 
 
-async def test_append_over_the_limit_is_refused_whole(
-    store: FileStore, sessions: Sessions
-) -> None:
+async def test_append_over_the_limit_is_refused_whole(store: FileStore, sessions: Sessions) -> None:
     half = "x" * (store.limits.append_bytes_max // 2)
     with pytest.raises(TooLargeError):
         await sessions.append_output("a", [half, half, "x"])

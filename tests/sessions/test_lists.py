@@ -202,9 +202,7 @@ async def test_agents_after_one_that_is_gone_go_on(sessions: Sessions) -> None:
     assert await sessions.list_agents(after="c") == []
 
 
-async def test_agent_disappears_with_its_last_archive(
-    sessions: Sessions, clock: FakeClock
-) -> None:
+async def test_agent_disappears_with_its_last_archive(sessions: Sessions, clock: FakeClock) -> None:
     zones = [await archive_at(sessions, clock, "a", ms) for ms in (10, 20)]
     assert [row.archives for row in await sessions.list_agents()] == [2]
     await sessions.delete_archive(zones[0])

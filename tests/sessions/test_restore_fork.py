@@ -39,9 +39,7 @@ async def test_restore_onto_nothing_makes_the_archive_current(
         await sessions.read_archive(zone)
 
 
-async def test_restore_archives_what_is_current_first(
-    sessions: Sessions, clock: FakeClock
-) -> None:
+async def test_restore_archives_what_is_current_first(sessions: Sessions, clock: FakeClock) -> None:
     zone = await make_archive(sessions, "a", "old")
     await sessions.append_output("a", "new")
     await sessions.write_state("a", snapshot("new", "two"))
@@ -231,9 +229,7 @@ async def test_fork_of_current_copies_it_and_leaves_it(sessions: Sessions) -> No
     assert await lines_of(sessions, "b") == [b"old", b"only in the copy"]
 
 
-async def test_fork_has_preview_and_start_of_its_own(
-    sessions: Sessions, clock: FakeClock
-) -> None:
+async def test_fork_has_preview_and_start_of_its_own(sessions: Sessions, clock: FakeClock) -> None:
     zone = await make_archive(sessions, "a", "old")
     clock.now_ms += 1000
     await sessions.fork(zone, "b")

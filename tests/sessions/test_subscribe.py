@@ -372,16 +372,15 @@ async def test_changes_under_load_tell_every_line_once_in_order(sessions: Sessio
             await sessions.archive("a")
 
     found: list[bytes] = []
-    async with following(sessions.subscribe("a")) as changes:
-        async with asyncio.TaskGroup() as group:
-            for name in range(tasks):
-                group.create_task(appender(name))
-            group.create_task(archiver())
-            while len(found) < tasks * count:
-                (change,) = await take(changes, 1)
-                if change.kind == "output":
-                    assert change.data is not None
-                    found.append(change.data)
+    async with following(sessions.subscribe("a")) as changes, asyncio.TaskGroup() as group:
+        for name in range(tasks):
+            group.create_task(appender(name))
+        group.create_task(archiver())
+        while len(found) < tasks * count:
+            (change,) = await take(changes, 1)
+            if change.kind == "output":
+                assert change.data is not None
+                found.append(change.data)
     for name in range(tasks):
         own = [line for line in found if line.startswith(b"%d " % name)]
         assert own == [b"%d %d\n" % (name, number) for number in range(count)]
