@@ -26,9 +26,7 @@ from tests.support.child import say
 LANES = 4
 BATCH = 3
 TURNS = 8
-SMALL = Limits(
-    seal_bytes=4096, log_bytes_soft=16384, wal_bytes_soft=65536, wal_bytes_hard=262144
-)
+SMALL = Limits(seal_bytes=4096, log_bytes_soft=16384, wal_bytes_soft=65536, wal_bytes_hard=262144)
 """Bounds under which a short run causes background work too."""
 
 

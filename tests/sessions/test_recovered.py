@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from filestore import FileStore
 from filestore.sessions import Sessions
 from filestore.sessions import sessions as module
 from tests.conftest import StoreOpener
@@ -20,19 +19,19 @@ Restart = Callable[[], Awaitable[Sessions]]
 
 
 @pytest.fixture
-async def restart(open_store: StoreOpener, on: OpenSessions) -> AsyncIterator[Restart]:
+def restart(open_store: StoreOpener, on: OpenSessions) -> Restart:
     """Starts the daemon, again and again on the same folder."""
-    running: list[tuple[FileStore, Sessions]] = []
+    ends: list[Callable[[], Awaitable[None]]] = []
 
     async def start() -> Sessions:
-        for store, sessions in running:
-            await sessions.close()
-            await store.close()
+        for end in ends:
+            await end()
         store = await open_store()
-        running.append((store, on(store)))
-        return running[-1][1]
+        sessions = on(store)
+        ends.extend([sessions.close, store.close])
+        return sessions
 
-    yield start
+    return start
 
 
 async def recovered(sessions: Sessions, name: str = "a") -> int | None:

@@ -19,7 +19,8 @@ HUGE_BYTES = (4 << 20) + 1
 HOSTILE_IDS: tuple[object, ...] = (
     "", "x" * 129, " ", "a b", " a", "a ", "a\n", "\na", "a\r", "a\x00", "\x00", "a:b", ":", "a:",
     ":a", "agent:a:current", "agent:a:archive:7", "a:current", "../a", "a/b", "a\\b", "a.b", "a%",
-    "a*", "a'", 'a"', "a;b", "é", "α", "٣", "１", "a\u200b", "a\u0301", "𝒶", "\ud800",
+    "a*", "a'", 'a"', "a;b", "é", "\u03b1", "\u0663", "\uff11", "a\u200b", "a\u0301",
+    "\U0001d4b6", "\ud800",
     "a\udfff", None, 7, 7.0, True, b"a", bytearray(b"a"), ["a"], ("a",), {"a": 1}, object(),
 )  # fmt: skip
 """None of these is the id of a definition."""
@@ -29,14 +30,15 @@ HOSTILE_IDS_WITHOUT_COLON = tuple(
 
 HOSTILE_SUFFIXES = (
     "", "007", "00", "01", "+7", "-7", " 7", "7 ", "7\n", "\n7", "7\x00", "7x", "x7", "x", "0x7",
-    "7:", ":7", "7:8", "7.0", "7e3", "1_000", "٧", "７", "²", "7" * 20, str(1 << 63), str(10**19),
+    "7:", ":7", "7:8", "7.0", "7e3", "1_000", "\u0667", "\uff17", "\xb2", "7" * 20,
+    str(1 << 63), str(10**19),
 )  # fmt: skip
 HOSTILE_ZONES: tuple[object, ...] = (
     *(f"agent:a:archive:{suffix}" for suffix in HOSTILE_SUFFIXES),
     *(f"agent:{value}:archive:7" for value in HOSTILE_IDS if isinstance(value, str)),
     ":", "::", ":::", "agent:a:current", "agent:a:archive", "agent:a:", "agent:a",
-    "agent::archive:7", "Agent:a:archive:7", "agent:a:ARCHIVE:7", " agent:a:archive:7", "agent:a:archive:7 ",
-    "xagent:a:archive:7", "agent:a:archive:7\n", "agent:a:archive:7:7", "agent:a:b:archive:7",
+    "agent::archive:7", "Agent:a:archive:7", "agent:a:ARCHIVE:7", " agent:a:archive:7",
+    "agent:a:archive:7 ", "xagent:a:archive:7", "agent:a:archive:7\n", "agent:a:archive:7:7", "agent:a:b:archive:7",
     "agent:a:current:archive:7", "z:f", "agent:a\x00:archive:7", "\ud800:",
 )  # fmt: skip
 """Each holds a colon, and none is the zone of an archive."""
