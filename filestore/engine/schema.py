@@ -70,6 +70,11 @@ _PACK: Callable[[tuple[int | str | bytes | None, ...]], bytes] = msgpack.Packer(
 
 def row_check(*values: int | str | bytes | None) -> bytes:
     """The check of a row: XXH3-64 over its values, in order."""
+    return values_check(values)
+
+
+def values_check(values: tuple[int | str | bytes | None, ...]) -> bytes:
+    """The same for values that are a tuple already."""
     return xxh3_64_digest(_PACK(values))
 
 

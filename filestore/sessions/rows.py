@@ -9,9 +9,10 @@ node_count and covered are as of the snapshot with version `state_version`, the 
 from typing import Any, NamedTuple
 
 from filestore.engine.base import ReadTx, Tx
-from filestore.engine.schema import row_check
+from filestore.engine.schema import row_check, values_check
 from filestore.errors import CorruptionError
-from filestore.sessions.names import current_zone
+from filestore.sessions.model import ArchiveInfo
+from filestore.sessions.names import archive_zone, current_zone
 
 _COLUMNS = (
     "s.zone_id, s.session_id, s.definition_id, s.archived_ms, s.started_ms, s.preview, "
@@ -66,10 +67,14 @@ async def load_by_id(tx: ReadTx, session_id: str) -> SessionRow | None:
 
 async def load_archives(
     tx: ReadTx, definition_id: str, before_ms: int, limit: int
-) -> list[SessionRow]:
+) -> list[ArchiveInfo]:
     """Finished sessions of one definition, newest first."""
-    rows = await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit))
-    return list(map(_checked, rows))
+    prefix = archive_zone(definition_id, 0)[:-1]
+    # By place, not through a SessionRow: lists are long.
+    return [
+        ArchiveInfo(f"{prefix}{v[3]}", v[3], v[5], v[6], v[1], v[4], v[10], v[11], v[12])
+        for v in map(_values, await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit)))
+    ]
 
 
 async def newest_archive_ms(tx: ReadTx, definition_id: str) -> int:
@@ -149,11 +154,12 @@ def _archives(row: tuple[Any, ...]) -> int:
 
 
 def _row(row: tuple[Any, ...] | None) -> SessionRow | None:
-    return _checked(row) if row is not None else None
+    return SessionRow._make(_values(row)) if row is not None else None
 
 
-def _checked(row: tuple[Any, ...]) -> SessionRow:
+def _values(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a stored row says, once its check has passed."""
     values = row[:-1]
-    if row[-1] != row_check(*values):
+    if row[-1] != values_check(values):
         raise CorruptionError(f"the row of session {row[1]!a} fails its check")
-    return SessionRow._make(values)
+    return values

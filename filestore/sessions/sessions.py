@@ -31,7 +31,6 @@ from filestore.sessions.names import (
     ARCHIVED_MS_MAX,
     OUTPUT,
     STATE,
-    archive_zone,
     check_definition_id,
     current_zone,
     parse_archive,
@@ -171,11 +170,9 @@ class Sessions:
         check_definition_id(definition_id)
         count = _page_rows(limit)
         before_ms = ARCHIVED_MS_MAX if before is None else before
-        found = await self._store.view(
+        return await self._store.view(
             lambda tx: rows.load_archives(tx.rows, definition_id, before_ms, count)
         )
-        prefix = archive_zone(definition_id, 0)[:-1]
-        return [_archive_info(prefix, row) for row in found]
 
     async def read_archive(self, zone: str) -> SessionState:
         """A finished session, as `read_state` gives the current one."""
@@ -362,22 +359,6 @@ def _page_rows(limit: int) -> int:
     if limit < 0:
         raise InvalidArgumentError(f"limit must not be negative, not {limit}")
     return min(limit or PAGE_ROWS, PAGE_ROWS_MAX)
-
-
-def _archive_info(prefix: str, row: SessionRow) -> ArchiveInfo:
-    ms = row.archived_ms
-    assert ms is not None
-    return ArchiveInfo(
-        f"{prefix}{ms}",
-        ms,
-        row.preview,
-        row.node_count,
-        row.session_id,
-        row.started_ms,
-        row.state_bytes,
-        row.output_bytes,
-        row.output_lines,
-    )
 
 
 async def _agent_info(tx: ReadTransaction, definition_id: str, archives: int) -> AgentInfo:

@@ -33,7 +33,7 @@ NODES: list[tuple[list[object], str]] = [
     ([{"type": "User_Message", "message": "no"}, message("yes")], "yes"),
     ([{"type": ["user_message"], "message": "no"}, message("yes")], "yes"),
     ([None, 1, "user_message", [], {}, message("yes")], "yes"),
-    *[([message(wrong), message("yes")], "yes") for wrong in WRONG],
+    ([*map(message, WRONG), message("yes")], "yes"),
     ([message(""), message(" \n\t"), message("yes")], "yes"),
     ([message("".join(ODD_SPACES)), message("yes")], "yes"),
     ([message("\x1c"), message("no")], "\x1c"),
@@ -82,7 +82,8 @@ TEXTS = [
 MARKS: list[tuple[str, int | None]] = [
     ("0", 0), ("1", 1), ("12345", 12345), (str((1 << 53) - 1), (1 << 53) - 1), (str(1 << 53), None),
     (str(1 << 63), None), (str(10**30), None), ("-1", None), ("-0", 0), ("1.0", None),
-    ("1.5", None), ("1e3", None), ("true", None), ("false", None), ("null", None), ('"7"', None), ("[7]", None), ("{}", None),
+    ("1.5", None), ("1e3", None), ("true", None), ("false", None), ("null", None), ('"7"', None),
+    ("[7]", None), ("{}", None),
 ]  # fmt: skip
 
 NO_NODES: list[bytes] = [

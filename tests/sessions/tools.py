@@ -38,8 +38,8 @@ HOSTILE_ZONES: tuple[object, ...] = (
     *(f"agent:{value}:archive:7" for value in HOSTILE_IDS if isinstance(value, str)),
     ":", "::", ":::", "agent:a:current", "agent:a:archive", "agent:a:", "agent:a",
     "agent::archive:7", "Agent:a:archive:7", "agent:a:ARCHIVE:7", " agent:a:archive:7",
-    "agent:a:archive:7 ", "xagent:a:archive:7", "agent:a:archive:7\n", "agent:a:archive:7:7", "agent:a:b:archive:7",
-    "agent:a:current:archive:7", "z:f", "agent:a\x00:archive:7", "\ud800:",
+    "agent:a:archive:7 ", "xagent:a:archive:7", "agent:a:archive:7\n", "agent:a:archive:7:7",
+    "agent:a:b:archive:7", "agent:a:current:archive:7", "z:f", "agent:a\x00:archive:7", "\ud800:",
 )  # fmt: skip
 """Each holds a colon, and none is the zone of an archive."""
 HOSTILE_ZONES_OF_ARCHIVES = (
