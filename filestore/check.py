@@ -6,7 +6,7 @@ released, sessions and agents. With `deep` it also reads every chunk and counts 
 only reads, and blocks nobody. The rows are looked at in one committed state, so the WAL cannot
 shrink meanwhile; bytes are then read in short transactions.
 
-The bounded form, run at every start, is `check_start` in engine/sqlite.py: identity, tables, file
+The bounded form, run at every start, is `check_start` in engine/database.py: identity, tables, file
 length; and every record of the log is verified while the tails are recovered from it.
 """
 

@@ -20,7 +20,8 @@ from filestore.changes import Feed, Subscription, subscribe
 from filestore.chunking import Prepared, prepare
 from filestore.clock import Clock, system_clock
 from filestore.engine.base import Engine, ReadTx, ReadUnit
-from filestore.engine.sqlite import ReadOnlySqliteEngine, open_engine
+from filestore.engine.read_only import ReadOnlySqliteEngine
+from filestore.engine.sqlite import open_engine
 from filestore.engine.writer import Failpoint
 from filestore.errors import (
     BusyError,

@@ -34,6 +34,9 @@ from filestore.engine.base import Damage, TailRecord
 from filestore.errors import CorruptionError
 from filestore.lines import Open
 
+LOG_ROWS = "SELECT seq, CAST(data AS BLOB) FROM log WHERE seq > ? ORDER BY seq"
+"""The cast keeps a flipped type bit from handing out something else than bytes."""
+
 _ROW = Struct("<IQ")
 _ROW_CHECKED = Struct("<QI")
 _HEADER = Struct("<QQQQqIIIQQ")

@@ -1,8 +1,7 @@
 """The SQLite engine: one writer thread, a few reader threads, one database file.
 
-`open_engine` makes the database if it is missing (beside, then renamed into place, so a crash
-leaves either nothing or a whole empty store), refuses what is not ours or newer without touching
-it, and recovers the tails from the log.
+`open_engine` makes the database if it is missing or refuses it if it is not ours (database.py), and
+recovers the tails from the log.
 
 After an I/O error nothing is trusted: all connections are closed (Linux reports a failed fsync once
 and then forgets), the database is opened again and checked, and only then are writes taken again.
@@ -12,18 +11,23 @@ import asyncio
 import logging
 import os
 import queue
-import stat
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from threading import get_ident
-from typing import Any
 
 from filestore.clock import Clock
-from filestore.engine import driver, schema
+from filestore.engine import driver
 from filestore.engine.base import ReadUnit, T, WriteUnit
-from filestore.engine.log import LogRows, Tails, encode
+from filestore.engine.database import (
+    check_header,
+    check_start,
+    connect_read_only,
+    create,
+    wal_bytes,
+)
+from filestore.engine.log import LOG_ROWS, LogRows, Tails
 from filestore.engine.readers import Readers, settle
 from filestore.engine.writer import (
     PROBE_S,
@@ -39,23 +43,15 @@ from filestore.errors import (
     ClosedError,
     CommitUnknownError,
     CorruptionError,
-    ForeignDatabaseError,
-    FormatError,
     InvalidArgumentError,
-    NewerFormatError,
-    NotFoundError,
     ReadOnlyError,
     StorageFullError,
     StoreError,
 )
-from filestore.files import FILE_MODE, is_disk_full, sync_folder, translated_os_errors
+from filestore.files import is_disk_full
 from filestore.model import Change, Limits, Sync
 
 BUSY_RETRY_MS = 50
-VIEW_BYTES_MIN = 1 << 20
-LOG_ROWS = "SELECT seq, CAST(data AS BLOB) FROM log WHERE seq > ? ORDER BY seq"
-"""The cast keeps a flipped type bit from handing out something else than bytes."""
-
 log = logging.getLogger("zoned.store")
 
 OnCommit = Callable[[list[Change], int], None]
@@ -310,89 +306,6 @@ class SqliteEngine:
         settle(outcomes)
 
 
-class ReadOnlySqliteEngine:
-    """A database opened beside its writer, in whatever process. Takes no lock, writes nothing."""
-
-    def __init__(self, path: Path, limits: Limits) -> None:
-        self.trouble: str | None = "opened read-only"
-        self.needs_sealing = False
-        self._path = path
-        self._views: dict[int, _LogView] = {}
-        self._readers = Readers(self._connect, self._view, self._is_current, limits.readers)
-
-    @property
-    def position(self) -> int:
-        return max((view.seq for view in self._views.values()), default=0)
-
-    def write(
-        self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
-    ) -> Awaitable[T]:
-        raise ReadOnlyError("the store was opened read-only")
-
-    async def read(self, unit: ReadUnit[T]) -> T:
-        return await self._readers.read(unit)
-
-    async def close(self) -> None:
-        await self._readers.close()
-
-    def _connect(self, index: int) -> driver.Connection:
-        # With an empty WAL nothing changes but by a writer that starts later, and that is noticed;
-        # without immutable=1 SQLite would have to create files, or fail on a read-only disk.
-        untouched = _untouched(self._path)
-        connection = connect_read_only(self._path, is_immutable=untouched is not None)
-        self._views[index] = _LogView(untouched)
-        return connection
-
-    def _view(self, index: int, connection: driver.Connection) -> Tails:
-        return self._views[index].refresh(connection)
-
-    def _is_current(self, index: int) -> bool:
-        """False once a writer has come to a database that was opened as immutable."""
-        found = self._views[index].untouched
-        return found is None or found == _untouched(self._path)
-
-
-class _LogView:
-    """The tails as one read-only connection sees them, brought up to date at each snapshot."""
-
-    def __init__(self, untouched: tuple[int, int, int] | None) -> None:
-        self.untouched = untouched
-        self.seq = 0
-        self._bytes = 0
-        self._tails = Tails()
-
-    def refresh(self, connection: driver.Connection) -> Tails:
-        last, size = connection.execute("SELECT max(seq), sum(length(data)) FROM log").fetchone()
-        if last == self.seq:
-            return self._tails
-        if self._bytes > VIEW_BYTES_MIN + 2 * size:
-            # Most of it is sealed by now. To begin anew is simpler than to find out which.
-            self.seq, self._bytes, self._tails = 0, 0, Tails()
-        for seq, row in connection.execute(LOG_ROWS, (self.seq,)):
-            self._tails.load(seq, row)
-            self.seq = seq
-            self._bytes += len(row or b"")
-        return self._tails
-
-
-def connect_read_only(path: Path, *, is_immutable: bool) -> driver.Connection:
-    """Connect without writing; refuses what is not ours."""
-    if not os.path.lexists(path):
-        raise NotFoundError(
-            f"there is no store at {str(path)!r}",
-            operation="open",
-            hint="start `zoned serve` once to make one",
-        )
-    _refuse_unless_plain(path)
-    connection = driver.connect(path, read_only=True, immutable=is_immutable)
-    try:
-        _check_identity(path, connection)
-    except StoreError:
-        connection.close()
-        raise
-    return connection
-
-
 def open_engine(
     path: Path,
     sync: Sync,
@@ -405,127 +318,10 @@ def open_engine(
     """Open or make the database at `path`. The caller holds the folder's lock."""
     if os.path.lexists(path):
         check_header(path)
-        if _wal_bytes(path):
+        if wal_bytes(path):
             # The WAL may hold a newer header. A connection that may write would change the file by
             # closing, so look through one that may not.
             connect_read_only(path, is_immutable=False).close()
     else:
-        _create(path)
+        create(path)
     return SqliteEngine(path, sync, clock, limits, failpoint, on_commit, on_gap)
-
-
-def check_header(path: Path) -> None:
-    """Refuse, untouched, a file that is not ours or is of a newer format.
-
-    Reads the file's first bytes itself: letting SQLite open a stranger's database could change it.
-    A process that has the database open must not do this (closing any descriptor drops its POSIX
-    locks), hence only before.
-    """
-    _refuse_unless_plain(path)
-    with path.open("rb") as file:
-        head = file.read(100)
-    if len(head) < 100 or not head.startswith(schema.HEADER_MAGIC):
-        raise ForeignDatabaseError(f"{str(path)!r} is not an SQLite database", operation="open")
-    application_id, version, pages = (
-        int.from_bytes(head[at : at + 4], "big")
-        for at in (
-            schema.HEADER_APPLICATION_ID_AT,
-            schema.HEADER_USER_VERSION_AT,
-            schema.HEADER_PAGES_AT,
-        )
-    )
-    _refuse_unless_ours(path, application_id, version)
-    stored, wanted = path.stat().st_size, pages * schema.PAGE_BYTES
-    # With a WAL it may be short: a checkpoint that was cut off writes the header first.
-    if stored < wanted and not _wal_bytes(path):
-        raise CorruptionError(
-            f"the database file was cut short: {stored} of {wanted} bytes", operation="open"
-        )
-
-
-def _refuse_unless_plain(path: Path) -> None:
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise ForeignDatabaseError(f"{str(path)!r} is not a plain file", operation="open")
-
-
-def _untouched(path: Path) -> tuple[int, int, int] | None:
-    """What tells that nobody has written to a database without a WAL; None if there is one."""
-    if _wal_bytes(path) or not path.exists():
-        return None
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _wal_bytes(path: Path) -> int:
-    try:
-        return path.with_name(path.name + "-wal").stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _check_identity(path: Path, connection: driver.Connection) -> None:
-    with driver.translated("open"):
-        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-    _refuse_unless_ours(path, application_id, version)
-
-
-def _refuse_unless_ours(path: Path, application_id: int, version: int) -> None:
-    if application_id != schema.APPLICATION_ID:
-        raise ForeignDatabaseError(
-            f"{str(path)!r} is a database of another program (application id {application_id:#x})",
-            operation="open",
-        )
-    if version > schema.FORMAT_VERSION:
-        raise NewerFormatError(
-            f"the database has format {version}, this release knows up to {schema.FORMAT_VERSION}",
-            operation="open",
-        )
-
-
-def check_start(connection: driver.Connection, path: Path) -> None:
-    """The check at start: bounded, whatever the size of the store. Raises on the first problem."""
-    _check_identity(path, connection)
-    tables = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
-    if sorted(sql for (sql,) in tables) != sorted(schema.TABLES):
-        raise CorruptionError("the tables are not those of this format", operation="open")
-    # A damaged page could hide rows without a trace. The log is small, and nothing else tells which
-    # appends there were.
-    (found,) = connection.execute("PRAGMA quick_check(log)").fetchone()
-    if found != "ok":
-        raise CorruptionError(f"the log is damaged: {found}", operation="open")
-
-
-def _create(path: Path) -> None:
-    """Make an empty store beside `path` and rename it into place."""
-    if _wal_bytes(path):
-        # SQLite would apply it to whatever database stands beside it.
-        raise FormatError(
-            f"{str(path)!r} is missing, but its write-ahead log is there",
-            operation="open",
-            hint="put the database back, or move the `-wal` file away to start anew",
-        )
-    beside = path.with_name(path.name + ".new")
-    with translated_os_errors("create"):
-        for left in ("", "-journal", "-wal", "-shm"):
-            beside.with_name(beside.name + left).unlink(missing_ok=True)
-        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
-    connection = driver.connect(beside, read_only=False)
-    with driver.translated("create"):
-        statements: list[tuple[str, tuple[Any, ...]]] = [
-            (f"PRAGMA page_size = {schema.PAGE_BYTES}", ()),
-            ("PRAGMA auto_vacuum = INCREMENTAL", ()),
-            ("BEGIN IMMEDIATE", ()),
-            *((sql, ()) for sql in schema.TABLES),
-            ("INSERT INTO log VALUES (1, ?)", (encode(1, ()),)),
-            (f"PRAGMA application_id = {schema.APPLICATION_ID}", ()),
-            (f"PRAGMA user_version = {schema.FORMAT_VERSION}", ()),
-            ("COMMIT", ()),
-            ("PRAGMA journal_mode = WAL", ()),
-        ]
-        for sql, params in statements:
-            connection.execute(sql, params).fetchall()
-        connection.close()
-    with translated_os_errors("create"):
-        os.rename(beside, path)
-        sync_folder(path.parent)

@@ -247,9 +247,9 @@ async def test_preview_of_large_snapshot_that_is_forked_onto_itself_is_right(
 
 
 async def test_preview_of_large_snapshot_is_right_after_close_and_open(
-    store: FileStore, on: OpenSessions, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, on: OpenSessions
 ) -> None:
-    """What the background left undone is taken up again, and an archive never waits for it."""
+    """What the background left undone is done before an archive."""
     first = on(store)
     await first.write_state("a", snapshot("large", pad_to=LARGE_BYTES))
     await first.close()
@@ -280,6 +280,53 @@ async def test_background_does_not_resurrect_an_archived_session(
     await until(is_there, WAIT_S_MAX)
     assert await agent_row(sessions, "a") == ("", 0)
     assert (await sessions.list_archives("a"))[0].preview == "large"
+
+
+async def test_preview_is_right_when_saves_outrun_every_look(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After so many looks in vain the archive looks itself, inside its own transaction."""
+    monkeypatch.setattr(module, "LOOKS_MAX", 0)
+    await sessions.write_state("a", snapshot("large", "two", pad_to=LARGE_BYTES))
+    assert await archived_row(sessions) == ("large", 2)
+
+
+async def test_preview_is_right_when_a_save_slips_in_behind_the_look(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the archive another large snapshot is saved, several times over."""
+    look = sessions._look
+    saves = 0
+
+    async def look_then_save(definition_id: str) -> dict[int, Summary]:
+        nonlocal saves
+        found = await look(definition_id)
+        if saves < 3:
+            saves += 1
+            text = f"large {saves}"
+            await sessions.write_state("a", snapshot(text, pad_to=LARGE_BYTES))
+        return found
+
+    monkeypatch.setattr(sessions, "_look", look_then_save)
+    await sessions.write_state("a", snapshot("large 0", pad_to=LARGE_BYTES))
+    assert await archived_row(sessions) == ("large 3", 1)
+
+
+async def test_background_on_a_closed_store_gives_up_with_a_warning(
+    store: FileStore,
+    sessions: Sessions,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(module, "REFRESH_S", 0.0)
+    await sessions.write_state("a", snapshot("large", pad_to=LARGE_BYTES))
+    await store.close()
+
+    async def has_ended() -> bool:
+        return sessions._refreshing is None or sessions._refreshing.done()
+
+    await until(has_ended, WAIT_S_MAX)
+    assert not caplog.records or "no preview for a yet" in caplog.text
 
 
 # -- the stream, where the snapshot does not tell
@@ -360,6 +407,17 @@ async def test_fall_back_of_a_session_is_not_that_of_the_one_before(sessions: Se
         await sessions.write_state("a", b"{}")
         assert await agent_row(sessions) == (text, 0)
         assert await archived_row(sessions) == (text, 0)
+
+
+async def test_fall_back_is_right_when_the_known_streams_are_forgotten(
+    sessions: Sessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "STREAMS_KNOWN_MAX", 0)
+    for name in ("a", "b", "c"):
+        await sessions.append_output(name, [user_line(name), *["x"] * 300])
+        await sessions.write_state(name, b"{}")
+    for name in ("a", "b", "c"):
+        assert await archived_row(sessions, name) == (name, 0)
 
 
 async def test_fall_back_of_long_stream_looks_at_its_head_only(sessions: Sessions) -> None:

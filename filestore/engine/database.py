@@ -1,0 +1,157 @@
+"""The database file: how it is made, recognised, refused, and looked at before anyone trusts it.
+
+Made beside and renamed into place, so a crash leaves either nothing or a whole empty store. What is
+not ours or newer is refused without being touched.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from filestore.engine import driver, schema
+from filestore.engine.log import encode
+from filestore.errors import (
+    CorruptionError,
+    ForeignDatabaseError,
+    FormatError,
+    NewerFormatError,
+    NotFoundError,
+    StoreError,
+)
+from filestore.files import FILE_MODE, sync_folder, translated_os_errors
+
+
+def connect_read_only(path: Path, *, is_immutable: bool) -> driver.Connection:
+    """Connect without writing; refuses what is not ours."""
+    if not os.path.lexists(path):
+        raise NotFoundError(
+            f"there is no store at {str(path)!r}",
+            operation="open",
+            hint="start `zoned serve` once to make one",
+        )
+    _refuse_unless_plain(path)
+    connection = driver.connect(path, read_only=True, immutable=is_immutable)
+    try:
+        _check_identity(path, connection)
+    except StoreError:
+        connection.close()
+        raise
+    return connection
+
+
+def check_header(path: Path) -> None:
+    """Refuse, untouched, a file that is not ours or is of a newer format.
+
+    Reads the file's first bytes itself: letting SQLite open a stranger's database could change it.
+    A process that has the database open must not do this (closing any descriptor drops its POSIX
+    locks), hence only before.
+    """
+    _refuse_unless_plain(path)
+    with path.open("rb") as file:
+        head = file.read(100)
+    if len(head) < 100 or not head.startswith(schema.HEADER_MAGIC):
+        raise ForeignDatabaseError(f"{str(path)!r} is not an SQLite database", operation="open")
+    application_id, version, pages = (
+        int.from_bytes(head[at : at + 4], "big")
+        for at in (
+            schema.HEADER_APPLICATION_ID_AT,
+            schema.HEADER_USER_VERSION_AT,
+            schema.HEADER_PAGES_AT,
+        )
+    )
+    _refuse_unless_ours(path, application_id, version)
+    stored, wanted = path.stat().st_size, pages * schema.PAGE_BYTES
+    # With a WAL it may be short: a checkpoint that was cut off writes the header first.
+    if stored < wanted and not wal_bytes(path):
+        raise CorruptionError(
+            f"the database file was cut short: {stored} of {wanted} bytes", operation="open"
+        )
+
+
+def _refuse_unless_plain(path: Path) -> None:
+    if not stat.S_ISREG(path.lstat().st_mode):
+        raise ForeignDatabaseError(f"{str(path)!r} is not a plain file", operation="open")
+
+
+def untouched(path: Path) -> tuple[int, int, int] | None:
+    """What tells that nobody has written to a database without a WAL; None if there is one."""
+    if wal_bytes(path) or not path.exists():
+        return None
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def wal_bytes(path: Path) -> int:
+    try:
+        return path.with_name(path.name + "-wal").stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _check_identity(path: Path, connection: driver.Connection) -> None:
+    with driver.translated("open"):
+        (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+    _refuse_unless_ours(path, application_id, version)
+
+
+def _refuse_unless_ours(path: Path, application_id: int, version: int) -> None:
+    if application_id != schema.APPLICATION_ID:
+        raise ForeignDatabaseError(
+            f"{str(path)!r} is a database of another program (application id {application_id:#x})",
+            operation="open",
+        )
+    if version > schema.FORMAT_VERSION:
+        raise NewerFormatError(
+            f"the database has format {version}, this release knows up to {schema.FORMAT_VERSION}",
+            operation="open",
+        )
+
+
+def check_start(connection: driver.Connection, path: Path) -> None:
+    """The check at start: bounded, whatever the size of the store. Raises on the first problem."""
+    _check_identity(path, connection)
+    tables = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
+    if sorted(sql for (sql,) in tables) != sorted(schema.TABLES):
+        raise CorruptionError("the tables are not those of this format", operation="open")
+    # A damaged page could hide rows without a trace. The log is small, and nothing else tells which
+    # appends there were.
+    (found,) = connection.execute("PRAGMA quick_check(log)").fetchone()
+    if found != "ok":
+        raise CorruptionError(f"the log is damaged: {found}", operation="open")
+
+
+def create(path: Path) -> None:
+    """Make an empty store beside `path` and rename it into place."""
+    if wal_bytes(path):
+        # SQLite would apply it to whatever database stands beside it.
+        raise FormatError(
+            f"{str(path)!r} is missing, but its write-ahead log is there",
+            operation="open",
+            hint="put the database back, or move the `-wal` file away to start anew",
+        )
+    beside = path.with_name(path.name + ".new")
+    with translated_os_errors("create"):
+        for left in ("", "-journal", "-wal", "-shm"):
+            beside.with_name(beside.name + left).unlink(missing_ok=True)
+        os.close(os.open(beside, os.O_CREAT | os.O_EXCL | os.O_RDWR, FILE_MODE))
+    connection = driver.connect(beside, read_only=False)
+    with driver.translated("create"):
+        statements: list[tuple[str, tuple[Any, ...]]] = [
+            (f"PRAGMA page_size = {schema.PAGE_BYTES}", ()),
+            ("PRAGMA auto_vacuum = INCREMENTAL", ()),
+            ("BEGIN IMMEDIATE", ()),
+            *((sql, ()) for sql in schema.TABLES),
+            ("INSERT INTO log VALUES (1, ?)", (encode(1, ()),)),
+            (f"PRAGMA application_id = {schema.APPLICATION_ID}", ()),
+            (f"PRAGMA user_version = {schema.FORMAT_VERSION}", ()),
+            ("COMMIT", ()),
+            ("PRAGMA journal_mode = WAL", ()),
+        ]
+        for sql, params in statements:
+            connection.execute(sql, params).fetchall()
+        connection.close()
+    with translated_os_errors("create"):
+        os.rename(beside, path)
+        sync_folder(path.parent)
