@@ -161,7 +161,8 @@ async def _check_zone(
         report.files += 1
         try:
             found = await tx.fetch_one(FILE_BY_ID, (file_id,))
-            assert found is not None
+            if found is None:
+                raise CorruptionError(f"file {file_id} cannot be found by its id")
             row = file_row(zone, found[1:])
         except StoreError as error:
             report.add_error(error, zone)

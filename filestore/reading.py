@@ -336,7 +336,7 @@ class ReadTransaction:
     ) -> LinePage:
         """Up to `limit` lines from number `from_line` on, and how many there are.
 
-        `bytes_max`: stop early once that many bytes are gathered (one line always fits).
+        `bytes_max`: stop before the lines have more bytes than that (one line always fits).
         """
         if from_line < 0 or limit < 0:
             raise InvalidArgumentError(
@@ -432,9 +432,8 @@ class _Gathered:
         skipped = max(0, self._from_line - self._scanner.number)
         self._scanner.number += len(found)
         for line in found[skipped:]:
-            if len(self.lines) == self._limit or (
-                self._bytes_left is not None and self._bytes_left <= 0
-            ):
+            is_over = self._bytes_left is not None and len(line) > self._bytes_left
+            if len(self.lines) == self._limit or (is_over and self.lines):
                 return True
             self.lines.append(line)
             if self._bytes_left is not None:

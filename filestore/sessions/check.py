@@ -30,7 +30,9 @@ async def check_sessions(tx: ReadTx, tell: Callable[[str, str | None], None]) ->
             except StoreError as error:
                 tell(error.message, zone)
                 continue
-            assert row is not None
+            if row is None:
+                tell("the session's row cannot be found by its zone", zone)
+                continue
             known.add(row.definition_id)
             archives[row.definition_id] += row.archived_ms is not None
             if zone != _name(row):

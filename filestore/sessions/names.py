@@ -9,11 +9,12 @@ name a zone that is not a session's.
 
 import re
 
-from filestore.errors import InvalidDefinitionIdError, InvalidZoneError
+from filestore.errors import InvalidArgumentError, InvalidDefinitionIdError, InvalidZoneError
 
 STATE = "output.state.json"
 OUTPUT = "output"
 DEFINITION_ID_CHARS_MAX = 128
+SESSION_ID_CHARS_MAX = 128
 ARCHIVED_MS_MAX = (1 << 63) - 1
 
 _DEFINITION_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{DEFINITION_ID_CHARS_MAX}}}")
@@ -38,6 +39,16 @@ def parse_archive(zone: object) -> tuple[str, int]:
         return found[1], int(found[2])
     raise InvalidZoneError(
         f"INVALID_ZONE: must be agent:<definition id>:archive:<ms>, not {_shown(zone)}"
+    )
+
+
+def check_session_id(value: object) -> str:
+    """Return `value` if it can be the id of a session, else raise InvalidArgumentError."""
+    if isinstance(value, str) and 0 < len(value) <= SESSION_ID_CHARS_MAX and value.isprintable():
+        return value
+    raise InvalidArgumentError(
+        f"a session id must be 1 to {SESSION_ID_CHARS_MAX} printable characters, "
+        f"not {_shown(value)}"
     )
 
 

@@ -32,6 +32,7 @@ from filestore.sessions.names import (
     OUTPUT,
     STATE,
     check_definition_id,
+    check_session_id,
     current_zone,
     parse_archive,
     zone_of,
@@ -65,8 +66,8 @@ class Sessions:
         self._store = store
         self._new_id = new_id
         self._streams: dict[str, str] = {}
-        self._appended: dict[int, int] = {}
-        """Lines appended since this was made, by zone id."""
+        self._at_start: dict[int, int] = {}
+        """Lines that a stream had before the first append since this was made, by zone id."""
         self._stale: set[str] = set()
         """Definitions whose large snapshot has not been looked into yet."""
         self._refreshing: asyncio.Task[None] | None = None
@@ -89,7 +90,10 @@ class Sessions:
     async def read_state(self, definition_id: str) -> SessionState:
         """The current session; no snapshot and no session are no errors."""
         zone = current_zone(check_definition_id(definition_id))
-        return await self._store.view(lambda tx: self._read(tx, zone))
+        state, is_stale = await self._store.view(lambda tx: self._read(tx, zone))
+        if is_stale:
+            self._refresh_soon(definition_id)
+        return state
 
     async def write_state(
         self,
@@ -138,19 +142,18 @@ class Sessions:
         data, count = join_lines(given, self._store.limits)
         new_id = self._new_id()
 
-        async def unit(tx: Transaction) -> tuple[LinesAppended, int]:
+        async def unit(tx: Transaction) -> LinesAppended:
             # A stream that was there before has had its session since its first line.
             is_known = (zone, OUTPUT) in tx.rows.heads
             done = await tx.append_kept_lines(zone, OUTPUT, data, count)
-            if not count:
-                return done, 0
-            if not is_known:
+            if count and not is_known:
                 await units.ensure(tx, definition_id, new_id)
-            return done, tx.rows.heads[zone, OUTPUT].row.zone_id
+            if count:
+                zone_id = tx.rows.heads[zone, OUTPUT].row.zone_id
+                self._at_start.setdefault(zone_id, done.first_line)
+            return done
 
-        done, zone_id = await self._store.transact(unit, cost_bytes=len(data))
-        if count:
-            self._appended[zone_id] = self._appended.get(zone_id, 0) + count
+        done = await self._store.transact(unit, cost_bytes=len(data))
         return OutputAppended(done.bytes_written, done.offset, done.first_line, done.lines)
 
     async def archive(self, definition_id: str) -> Archived | None:
@@ -169,7 +172,9 @@ class Sessions:
         """Finished sessions, newest first; `before` is the time of the last one of a page."""
         check_definition_id(definition_id)
         count = _page_rows(limit)
-        before_ms = ARCHIVED_MS_MAX if before is None else before
+        before_ms = ARCHIVED_MS_MAX
+        if before is not None:
+            before_ms = max(-1, min(before, ARCHIVED_MS_MAX))
         return await self._store.view(
             lambda tx: rows.load_archives(tx.rows, definition_id, before_ms, count)
         )
@@ -181,7 +186,7 @@ class Sessions:
         async def unit(tx: ReadTransaction) -> SessionState:
             if await rows.load(tx.rows, zone) is None:
                 raise NotFoundError("no such archive", operation="read_archive", zone=zone)
-            return await self._read(tx, zone)
+            return (await self._read(tx, zone))[0]
 
         return await self._store.view(unit)
 
@@ -204,13 +209,17 @@ class Sessions:
         """Copy a session (an archive's zone, or a definition's current one). Returns the new id."""
         zone_of(place)
         to = check_definition_id(to_definition_id)
-        ids = (new_session_id or self._new_id(), self._new_id())
-        return await self._with_summary(
+        first = self._new_id() if new_session_id is None else check_session_id(new_session_id)
+        ids = (first, self._new_id())
+        forked = await self._with_summary(
             to,
             lambda looked, tx: units.fork(
                 tx, place, to, is_archiving=archive_first, looked=looked, ids=ids
             ),
         )
+        if forked.source_id in self._at_start:
+            self._at_start.setdefault(forked.zone_id, self._at_start[forked.source_id])
+        return forked.session_id
 
     async def delete_archive(self, zone: str) -> bool:
         """Delete a finished session. False if there was none."""
@@ -222,6 +231,8 @@ class Sessions:
     async def list_agents(self, limit: int = 0, *, after: str = "") -> list[AgentInfo]:
         """Agents by definition id; `after` is the last one of a page."""
         count = _page_rows(limit)
+        if after != "":
+            check_definition_id(after)
 
         async def unit(tx: ReadTransaction) -> list[AgentInfo]:
             found = await rows.load_agents(tx.rows, after, count)
@@ -267,25 +278,28 @@ class Sessions:
 
     # -- parts
 
-    async def _read(self, tx: ReadTransaction, zone: str) -> SessionState:
+    async def _read(self, tx: ReadTransaction, zone: str) -> tuple[SessionState, bool]:
+        """A session, and whether its snapshot has not been looked into since it was written."""
         row = await rows.load(tx.rows, zone)
         state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)
         lines = output.lines if output else 0
-        return SessionState(
+        version = state.version if state else 0
+        found = SessionState(
             await tx.read(zone, STATE) if state else None,
             state.modified_ms if state else None,
-            state.version if state else 0,
+            version,
             row.session_id if row else "",
             output.size if output else 0,
             lines,
-            self._recovered(row, state.version if state else 0, lines),
+            self._recovered(row, version, lines),
         )
+        return found, row is not None and row.state_version != version
 
     def _recovered(self, row: SessionRow | None, version: int, lines: int) -> int | None:
         """Lines behind the snapshot's mark that were there at start; None where nobody knows."""
         if row is None or not row.covered or row.state_version != version:
             return None
-        at_start = lines - self._appended.get(row.zone_id, 0)
+        at_start = min(lines, self._at_start.get(row.zone_id, lines))
         return max(0, at_start - row.covered)
 
     async def _summarise(self, snapshot: bytes) -> Summary:

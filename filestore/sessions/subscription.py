@@ -5,8 +5,10 @@ iteration frees everything, and a consumer that is too slow is told `gap` by the
 """
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 
+from filestore.errors import ClosedError
 from filestore.model import Change
 from filestore.reading import ReadTransaction
 from filestore.sessions.model import SessionChange
@@ -58,7 +60,8 @@ async def _output(store: FileStore, change: Change) -> SessionChange:
     if size <= DATA_BYTES_MAX and change.file_id is not None:
         # By its id, because the session may have been archived meanwhile.
         unit = partial(_read, file_id=change.file_id, offset=offset, size=size)
-        data = await store.view(unit)
+        with suppress(ClosedError):  # then this is one of the last changes, and ends without a word
+            data = await store.view(unit)
     return SessionChange(
         change.position, "output", version=change.version, offset=offset, size=size, data=data
     )

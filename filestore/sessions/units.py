@@ -5,6 +5,8 @@ are looked into before a unit is queued; a unit that finds another snapshot than
 raises StaleSummaryError, and its caller looks again.
 """
 
+from typing import NamedTuple
+
 from filestore.errors import AlreadyExistsError, NotFoundError, VersionConflictError
 from filestore.model import FileInfo
 from filestore.reading import ReadTransaction
@@ -52,6 +54,14 @@ class Looked:
         self.snapshots = snapshots
         self.streams = streams
         self.is_last = is_last
+
+
+class Forked(NamedTuple):
+    """A copy: its id, and the zone ids of both."""
+
+    session_id: str
+    source_id: int
+    zone_id: int
 
 
 async def ensure(tx: Transaction, definition_id: str, new_id: str) -> SessionRow:
@@ -164,13 +174,13 @@ async def fork(
     is_archiving: bool,
     looked: Looked,
     ids: tuple[str, str],
-) -> str:
-    """Copy a session into the current one of `to`. Returns the copy's id, the first of `ids`."""
+) -> Forked:
+    """Copy a session into the current one of `to`. The copy's id is the first of `ids`."""
     before = await rows.load_by_id(tx.rows, ids[0])
     if before is not None:
         if before.definition_id != to:
             raise AlreadyExistsError(f"session {ids[0]!a} exists and belongs to another agent")
-        return before.session_id
+        return Forked(before.session_id, before.zone_id, before.zone_id)
     source = zone_of(place)
     row = await rows.load(tx.rows, source)
     if row is None:
@@ -185,13 +195,16 @@ async def fork(
                 hint="ask to archive it first",
             )
         done = await archive(tx, to, looked, ids[1])
-        # A session forked onto its own agent has just been renamed.
-        source = done.archive_zoneid if done and source == target else source
+        if done and source == target:
+            # A session forked onto its own agent has just been renamed, and looked into.
+            source = done.archive_zoneid
+            row = await rows.load(tx.rows, source) or row
     await _drop_empty_current(tx, to)
     await tx.copy_zone(source, target)
     copied = await tx.zone_row(target)
     assert copied is not None
-    state = await tx.stat(target, STATE)
+    before_copy, state = await tx.stat(source, STATE), await tx.stat(target, STATE)
+    is_looked_into = before_copy is not None and row.state_version == before_copy.version
     await rows.insert(
         tx.rows,
         row._replace(
@@ -200,12 +213,12 @@ async def fork(
             definition_id=to,
             archived_ms=None,
             started_ms=tx.rows.now_ms(),
-            state_version=state.version if state else 0,
+            state_version=state.version if state and is_looked_into else 0,
             restored_from_ms=None,
             displaced_ms=None,
         ),
     )
-    return ids[0]
+    return Forked(ids[0], row.zone_id, copied.id)
 
 
 async def delete_archive(tx: Transaction, zone: str) -> bool:

@@ -24,11 +24,15 @@ ROWS = {
     "copy_zone": ["copy_zone", "copy_zone_raw"],
     "zone_pages": ["zone_pages"],
     "store_open": ["store_open"],
+    "archive_pages": ["archive_pages"],
+    "archive_list": ["archive_list"],
+    "archive_time": ["archive_time"],
+    "save_growth": ["save_growth_equal", "save_growth_node"],
 }
 """Which rows each benchmark prints."""
 SHOWN_ONLY = {"writers_64_asyncio", "write_amplification_paced", "copy_zone_raw"}
 """Rows without a target."""
-ZERO = {"snapshot_equal"}
+ZERO = {"snapshot_equal", "save_growth_equal"}
 """Rows whose figure is to be nothing at all."""
 
 

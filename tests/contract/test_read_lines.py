@@ -304,7 +304,8 @@ async def test_read_lines_up_to_bytes_stops_there_but_gives_one(store: FileStore
 
     assert await read(1) == [b"bbbb"]
     assert await read(4) == [b"bbbb"]
-    assert await read(5) == [b"bbbb", b"cccc"]
+    assert await read(7) == [b"bbbb"]
+    assert await read(8) == [b"bbbb", b"cccc"]
     assert await read(1000) == [b"bbbb", b"cccc", b"dddd"]
 
 
