@@ -26,7 +26,16 @@ Corruption is never folded into anything else. `hint` is the next thing to do, a
 command.
 """
 
-from typing import ClassVar
+from typing import ClassVar, TypedDict, Unpack
+
+
+class Place(TypedDict, total=False):
+    """Where an error happened, and what to do next."""
+
+    operation: str
+    zone: str | None
+    name: str | None
+    hint: str
 
 
 class StoreError(Exception):
@@ -34,21 +43,13 @@ class StoreError(Exception):
 
     default_hint: ClassVar[str] = ""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        operation: str = "",
-        zone: str | None = None,
-        name: str | None = None,
-        hint: str = "",
-    ) -> None:
+    def __init__(self, message: str, **place: Unpack[Place]) -> None:
         super().__init__(message)
         self.message = message
-        self.operation = operation
-        self.zone = zone
-        self.name = name
-        self.hint = hint or self.default_hint
+        self.operation = place.get("operation", "")
+        self.zone = place.get("zone")
+        self.name = place.get("name")
+        self.hint = place.get("hint") or self.default_hint
 
     def __str__(self) -> str:
         place = "/".join(ascii(part) for part in (self.zone, self.name) if part is not None)
@@ -85,17 +86,8 @@ class InvalidZoneError(InvalidArgumentError):
 class TooLargeError(InvalidArgumentError):
     """Over a named limit; nothing was changed."""
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        limit: int,
-        operation: str = "",
-        zone: str | None = None,
-        name: str | None = None,
-        hint: str = "",
-    ) -> None:
-        super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
+    def __init__(self, message: str, *, limit: int, **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
         self.limit = limit
 
 
@@ -109,17 +101,9 @@ class VersionConflictError(StoreError):
     default_hint = "read the file again and repeat with its version"
 
     def __init__(
-        self,
-        message: str,
-        *,
-        current_version: int,
-        session_id: str = "",
-        operation: str = "",
-        zone: str | None = None,
-        name: str | None = None,
-        hint: str = "",
+        self, message: str, *, current_version: int, session_id: str = "", **place: Unpack[Place]
     ) -> None:
-        super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
+        super().__init__(message, **place)
         self.current_version = current_version
         self.session_id = session_id
 
@@ -129,10 +113,8 @@ class BusyError(StoreError):
 
     default_hint = "slow down, or try again a little later"
 
-    def __init__(
-        self, message: str, *, retry_after_ms: int = 0, operation: str = "", hint: str = ""
-    ) -> None:
-        super().__init__(message, operation=operation, hint=hint)
+    def __init__(self, message: str, *, retry_after_ms: int = 0, **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
         self.retry_after_ms = retry_after_ms
 
 
@@ -151,17 +133,8 @@ class CorruptionError(StoreError):
 
     default_hint = "run `zoned check --deep` to see all that is damaged; restore from a backup"
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        operation: str = "",
-        zone: str | None = None,
-        name: str | None = None,
-        offset: int | None = None,
-        hint: str = "",
-    ) -> None:
-        super().__init__(message, operation=operation, zone=zone, name=name, hint=hint)
+    def __init__(self, message: str, *, offset: int | None = None, **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
         self.offset = offset
 
     def __str__(self) -> str:

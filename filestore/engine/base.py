@@ -134,7 +134,7 @@ class Engine(Protocol):
         waiting; housekeeping is let through, since it is what makes room.
         """
 
-    async def read(self, unit: ReadUnit[T]) -> T:
+    def read(self, unit: ReadUnit[T]) -> Awaitable[T]:
         """Run `unit` on one committed state."""
 
     async def close(self) -> None:

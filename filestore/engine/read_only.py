@@ -37,8 +37,8 @@ class ReadOnlySqliteEngine:
     ) -> Awaitable[T]:
         raise ReadOnlyError("the store was opened read-only")
 
-    async def read(self, unit: ReadUnit[T]) -> T:
-        return await self._readers.read(unit)
+    def read(self, unit: ReadUnit[T]) -> Awaitable[T]:
+        return self._readers.read(unit)
 
     async def close(self) -> None:
         await self._readers.close()

@@ -8,7 +8,7 @@ carries in its last log row.
 import asyncio
 import queue
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, LiteralString
 
 from filestore.engine import driver
@@ -107,13 +107,13 @@ class Readers:
         for thread in self._threads:
             thread.start()
 
-    async def read(self, unit: ReadUnit[T]) -> T:
+    def read(self, unit: ReadUnit[T]) -> Awaitable[T]:
         """Run `unit` on one committed state."""
         if self._closed:
             raise ClosedError("the store is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         self._jobs.put((unit, future))
-        return await future
+        return future
 
     def pause(self) -> None:
         """Wait for running units, hold back new ones, close all connections."""
@@ -157,29 +157,38 @@ class Readers:
             deliver(self._loop, [(future, result, error)])
 
     def _attempt(self, index: int, unit: ReadUnit[T]) -> T:
-        with driver.translated("read"):
-            for _ in range(SNAPSHOT_RETRIES_MAX):
-                connection = self._connections.get(index)
-                if connection is None:
-                    connection = self._connections[index] = self._connect(index)
-                try:
-                    connection.execute("BEGIN")
-                    row = connection.execute("SELECT max(seq) FROM log").fetchone()
-                    tx = ReaderTx(connection, self._tails(index, connection), row[0] or 0)
-                    result = run_to_end(unit(tx))
-                    if self._is_current(index):
-                        return result
-                except _StaleError:
-                    continue
-                except Exception:
-                    if self._is_current(index):
-                        raise
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                del self._connections[index]
-                connection.close()
+        for _ in range(SNAPSHOT_RETRIES_MAX):
+            try:
+                found = self._read_once(index, unit)
+            except driver.Error as error:
+                raise driver.translate(error, "read") from error
+            if found is not None:
+                return found[0]
         raise BackendError("the file was being sealed at every attempt to read it")
+
+    def _read_once(self, index: int, unit: ReadUnit[T]) -> tuple[T] | None:
+        """Run `unit` on a new snapshot. None if that turned out to be too old."""
+        connection = self._connections.get(index)
+        if connection is None:
+            connection = self._connections[index] = self._connect(index)
+        try:
+            connection.execute("BEGIN")
+            row = connection.execute("SELECT max(seq) FROM log").fetchone()
+            tx = ReaderTx(connection, self._tails(index, connection), row[0] or 0)
+            result = run_to_end(unit(tx))
+            if self._is_current(index):
+                return (result,)
+        except _StaleError:
+            return None
+        except Exception:
+            if self._is_current(index):
+                raise
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        del self._connections[index]
+        connection.close()
+        return None
 
 
 def deliver(

@@ -130,8 +130,8 @@ class SqliteEngine:
         self._jobs.put(Job(unit, future, cost_bytes))
         return future
 
-    async def read(self, unit: ReadUnit[T]) -> T:
-        return await self._readers.read(unit)
+    def read(self, unit: ReadUnit[T]) -> Awaitable[T]:
+        return self._readers.read(unit)
 
     async def close(self) -> None:
         """Finish what was accepted, checkpoint, close. Safe to call twice."""

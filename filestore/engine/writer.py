@@ -311,11 +311,13 @@ class Writer:
         except BaseException as error:
             raise GroupLostError(group, error) from error
         changes = tx.changes
-        self._committed_version = tx.version
+        if row:
+            # Without one the counter is where it was, also if a group that failed has raised it.
+            self._committed_version = tx.version
         try:
             self._after_commit(row)
         finally:
-            self._committed(outcomes, group, changes, tx.version)
+            self._committed(outcomes, group, changes, self._committed_version)
         self._hit("acknowledged")
 
     def _run_unit(self, job: Job) -> Outcome:
