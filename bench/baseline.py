@@ -101,13 +101,13 @@ class RawArchives:
             "ORDER BY archived_ms DESC LIMIT ?"
         )
 
-    def list_all(self, page: int) -> int:
-        """Fetch all rows of the one agent, page by page, newest first. Returns their number."""
+    def list_all(self, page: int, wanted: int) -> None:
+        """Fetch `wanted` rows of the one agent, page by page, newest first."""
         seen, before = 0, 1 << 62
-        while rows := self._connection.execute(self._query, ("ada", before, page)).fetchall():
+        while seen < wanted:
+            rows = self._connection.execute(self._query, ("ada", before, page)).fetchall()
             seen += len(rows)
             before = rows[-1][1]
-        return seen
 
     def close(self) -> None:
         """Close."""

@@ -114,7 +114,9 @@ def read_holder(folder: Path) -> Holder:
 
 def _locked(folder: Path, holder: Holder) -> LockedError:
     who = f"process {holder.pid} ({holder.kind})" if holder.pid else "another process"
-    hint = f"stop process {holder.pid}, or use its socket" if holder.pid else "try again"
+    hint = f"stop process {holder.pid} first" if holder.pid else "try again"
+    if holder.socket:
+        hint = f"stop process {holder.pid} first, or use its socket {holder.socket}"
     return LockedError(
         f"{str(folder)!r} is being written by {who}",
         pid=holder.pid,

@@ -55,9 +55,8 @@ TABLES: tuple[LiteralString, ...] = (
     """CREATE TABLE session (
         zone_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, definition_id TEXT NOT NULL,
         archived_ms INTEGER, started_ms INTEGER NOT NULL, preview TEXT NOT NULL, node_count INTEGER
-        NOT NULL, has_nodes INTEGER NOT NULL, covered INTEGER, state_version INTEGER NOT NULL,
-        state_bytes INTEGER NOT NULL, output_bytes INTEGER NOT NULL, output_lines INTEGER NOT NULL,
-        restored_from_ms INTEGER, displaced_ms INTEGER, row_check BLOB NOT NULL)""",
+        NOT NULL, state_bytes INTEGER NOT NULL, output_bytes INTEGER NOT NULL, output_lines INTEGER
+        NOT NULL, more BLOB NOT NULL, row_check BLOB NOT NULL)""",
     "CREATE UNIQUE INDEX session_archived ON session (definition_id, archived_ms)",
     """CREATE TABLE agent (
         definition_id TEXT PRIMARY KEY, archives INTEGER NOT NULL, row_check BLOB NOT NULL)""",

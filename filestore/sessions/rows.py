@@ -6,7 +6,10 @@ What it says of a finished session (preview, counts, sizes) is final; of a curre
 node_count and covered are as of the snapshot with version `state_version`, the rest is not kept.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import msgpack
 
 from filestore.engine.base import ReadTx, Tx
 from filestore.engine.schema import row_check, values_check
@@ -16,8 +19,7 @@ from filestore.sessions.names import archive_zone, current_zone
 
 _COLUMNS = (
     "s.zone_id, s.session_id, s.definition_id, s.archived_ms, s.started_ms, s.preview, "
-    "s.node_count, s.has_nodes, s.covered, s.state_version, s.state_bytes, s.output_bytes, "
-    "s.output_lines, s.restored_from_ms, s.displaced_ms, s.row_check"
+    "s.node_count, s.state_bytes, s.output_bytes, s.output_lines, s.more, s.row_check"
 )
 _BY_ZONE = f"SELECT {_COLUMNS} FROM zone z JOIN session s ON s.zone_id = z.id WHERE z.name = ?"
 _BY_ID = f"SELECT {_COLUMNS} FROM session s WHERE s.session_id = ?"
@@ -37,17 +39,27 @@ class SessionRow(NamedTuple):
     started_ms: int
     preview: str = ""
     node_count: int = 0
+    state_bytes: int = 0
+    output_bytes: int = 0
+    output_lines: int = 0
+    # From here on, what no list shows: one column, `more`, a MessagePack array.
     has_nodes: int = 0
     """1: preview and node_count come from the snapshot's nodes. 0: the preview is the stream's."""
     covered: int | None = None
     state_version: int = 0
-    state_bytes: int = 0
-    output_bytes: int = 0
-    output_lines: int = 0
     restored_from_ms: int | None = None
     """The archive that this current session was restored from, so that a repeat is recognised."""
     displaced_ms: int | None = None
     """The archive that the restore made of what was current before."""
+
+    def stored(self) -> tuple[int | str | bytes | None, ...]:
+        """The row as it is stored, with its check."""
+        values = (*self[:_SHOWN], _pack(self[_SHOWN:]))
+        return (*values, values_check(values))
+
+
+_SHOWN = 10
+_pack: Callable[[tuple[int | str | None, ...]], bytes] = msgpack.packb
 
 
 async def load(tx: ReadTx, zone: str) -> SessionRow | None:
@@ -72,7 +84,7 @@ async def load_archives(
     prefix = archive_zone(definition_id, 0)[:-1]
     # By place, not through a SessionRow: lists are long.
     return [
-        ArchiveInfo(f"{prefix}{v[3]}", v[3], v[5], v[6], v[1], v[4], v[10], v[11], v[12])
+        ArchiveInfo._make((f"{prefix}{v[3]}", v[3], v[5], v[6], v[1], v[4], v[7], v[8], v[9]))
         for v in map(_values, await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit)))
     ]
 
@@ -89,10 +101,9 @@ async def insert(tx: Tx, row: SessionRow) -> None:
     """Add a session, and its agent if it is the first."""
     await tx.execute(
         "INSERT INTO session (zone_id, session_id, definition_id, archived_ms, started_ms, "
-        "preview, node_count, has_nodes, covered, state_version, state_bytes, output_bytes, "
-        "output_lines, restored_from_ms, displaced_ms, row_check) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*row, row_check(*row)),
+        "preview, node_count, state_bytes, output_bytes, output_lines, more, row_check) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        row.stored(),
     )
     await _count_archives(tx, row.definition_id, int(row.archived_ms is not None))
 
@@ -100,10 +111,9 @@ async def insert(tx: Tx, row: SessionRow) -> None:
 async def save(tx: Tx, before: SessionRow, row: SessionRow) -> None:
     """Replace a session's row; being archived or restored counts for its agent."""
     await tx.execute(
-        "UPDATE session SET archived_ms = ?, preview = ?, node_count = ?, has_nodes = ?, "
-        "covered = ?, state_version = ?, state_bytes = ?, output_bytes = ?, output_lines = ?, "
-        "restored_from_ms = ?, displaced_ms = ?, row_check = ? WHERE zone_id = ?",
-        (row.archived_ms, *row[5:], row_check(*row), row.zone_id),
+        "UPDATE session SET archived_ms = ?, preview = ?, node_count = ?, state_bytes = ?, "
+        "output_bytes = ?, output_lines = ?, more = ?, row_check = ? WHERE zone_id = ?",
+        (row.archived_ms, *row.stored()[5:], row.zone_id),
     )
     more = (row.archived_ms is not None) - (before.archived_ms is not None)
     if more:
@@ -154,7 +164,10 @@ def _archives(row: tuple[Any, ...]) -> int:
 
 
 def _row(row: tuple[Any, ...] | None) -> SessionRow | None:
-    return SessionRow._make(_values(row)) if row is not None else None
+    if row is None:
+        return None
+    *shown, more = _values(row)
+    return SessionRow(*shown, *msgpack.unpackb(more))
 
 
 def _values(row: tuple[Any, ...]) -> tuple[Any, ...]:
