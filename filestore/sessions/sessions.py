@@ -51,7 +51,7 @@ PAGE_ROWS = 20
 PAGE_ROWS_MAX = 100
 OUTPUT_LINES_MAX = 10_000
 OUTPUT_BYTES_MAX = 8 << 20
-STREAMS_KNOWN_MAX = 10_000
+STREAMS_KNOWN_MAX = 100_000
 LOOKS_MAX = 8
 
 log = logging.getLogger("zoned.sessions")
@@ -154,6 +154,8 @@ class Sessions:
             return done
 
         done = await self._store.transact(unit, cost_bytes=len(data))
+        while len(self._at_start) > STREAMS_KNOWN_MAX:
+            del self._at_start[next(iter(self._at_start))]
         return OutputAppended(done.bytes_written, done.offset, done.first_line, done.lines)
 
     async def archive(self, definition_id: str) -> Archived | None:
