@@ -21,7 +21,7 @@ from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE, list_id
 from filestore.errors import CorruptionError, StoreError
 from filestore.lines import LineCounter
 from filestore.lists import Entry, check_released, load_chunk, read_page, read_pages
-from filestore.reading import FILE_BY_ID, FileRow, ReadTransaction, file_row
+from filestore.reading import FileRow, ReadTransaction
 from filestore.sessions.check import check_sessions
 from filestore.store import FileStore
 
@@ -160,10 +160,10 @@ async def _check_zone(
     for (file_id,) in await tx.fetch("SELECT id FROM file WHERE zone_id = ?", (zone_id,)):
         report.files += 1
         try:
-            found = await tx.fetch_one(FILE_BY_ID, (file_id,))
+            found = await reader.file_by_id(file_id)
             if found is None:
                 raise CorruptionError(f"file {file_id} cannot be found by its id")
-            row = file_row(zone, found[1:])
+            row = found[1]
         except StoreError as error:
             report.add_error(error, zone)
             damaged.add(file_id)

@@ -26,7 +26,7 @@ from filestore.lists import (
     take_references,
 )
 from filestore.model import Limits
-from filestore.reading import FILE_BY_ID, FileRow, ReadTransaction, file_row
+from filestore.reading import ReadTransaction
 from filestore.sealing import SealPlan, cut_stream, plan_seal
 from filestore.transaction import Transaction
 
@@ -105,7 +105,8 @@ class Housekeeper:
         """Log what holds the work up, once; the store says to everyone what is wrong with it."""
         if str(error) != self._told:
             self._told = str(error)
-            log.warning("background work is held up: %s", error, exc_info=not _is_ours(error))
+            is_ours = isinstance(error, StoreError)
+            log.warning("background work is held up: %s", error, exc_info=not is_ours)
 
     async def _wait(self) -> None:
         """Until woken, or until the last lease that holds chunks back has grown too old."""
@@ -160,11 +161,11 @@ class Housekeeper:
         async def unit(tx: Tx) -> None:
             transaction = Transaction(tx, limits)
             for plan, chunks in zip(plans, sealed, strict=True):
-                row = await _current(tx, plan.row.id)
-                if row is not None and row[1].version == plan.row.version:
-                    await transaction.seal(row[0], row[1], chunks)
+                found = await transaction.file_by_id(plan.row.id)
+                if found is not None and found[1].version == plan.row.version:
+                    await transaction.seal(*found, chunks)
             for file_id in gone:
-                await tx.tail_drop(file_id, await _sealed_version(tx, file_id))
+                await tx.tail_drop(file_id, await _sealed_version(transaction, file_id))
 
         cost = sum(len(piece.data) for chunks in sealed for piece in chunks.pieces)
         await self._engine.write(unit, cost, is_housekeeping=True)
@@ -206,17 +207,9 @@ class Housekeeper:
 
 
 async def _plan(tx: ReadTx, file_id: int, limits: Limits) -> SealPlan | None:
-    found = await _current(tx, file_id)
-    if found is None:
-        return None
-    zone, row = found
-    return await plan_seal(ReadTransaction(tx), zone, row, limits.seal_bytes)
-
-
-async def _current(tx: ReadTx, file_id: int) -> tuple[str, FileRow] | None:
-    """A file's zone and row as they are now, if it still exists."""
-    row = await tx.fetch_one(FILE_BY_ID, (file_id,))
-    return (row[0], file_row(row[0], row[1:])) if row else None
+    reader = ReadTransaction(tx)
+    found = await reader.file_by_id(file_id)
+    return await plan_seal(reader, *found, limits.seal_bytes) if found else None
 
 
 async def _version(tx: ReadTx, file_id: int) -> int:
@@ -224,14 +217,10 @@ async def _version(tx: ReadTx, file_id: int) -> int:
     return int(row[0]) if row else 0
 
 
-def _is_ours(error: Exception) -> bool:
-    return isinstance(error, StoreError)
-
-
-async def _sealed_version(tx: Tx, file_id: int) -> int:
+async def _sealed_version(transaction: Transaction, file_id: int) -> int:
     """Up to where the records of a file that needs no sealing may be forgotten."""
-    found = await _current(tx, file_id)
-    return found[1].version if found else tx.next_version()
+    found = await transaction.file_by_id(file_id)
+    return found[1].version if found else transaction.rows.next_version()
 
 
 async def _unused_chunks(tx: ReadTx) -> list[tuple[int, ...]]:

@@ -35,7 +35,7 @@ _FILE_COLUMNS = (
     "f.id, f.zone_id, f.name, f.version, f.size, f.ended, f.open, f.created_ms, f.modified_ms, "
     "f.pages, f.digest, f.meta, f.row_check"
 )
-FILE_BY_ID = (
+_FILE_BY_ID = (
     f"SELECT z.name, {_FILE_COLUMNS} FROM file f JOIN zone z ON z.id = f.zone_id WHERE f.id = ?"
 )
 _ZONE_COLUMNS = "id, name, version, created_ms, meta, row_check"
@@ -178,6 +178,11 @@ class ReadTransaction:
         )
         return [file_row(zone, row) for row in rows]
 
+    async def file_by_id(self, file_id: int) -> tuple[str, FileRow] | None:
+        """The zone and row of a file, wherever it is now; None if it is gone."""
+        row = await self._reader.fetch_one(_FILE_BY_ID, (file_id,))
+        return (row[0], file_row(row[0], row[1:])) if row else None
+
     async def head(self, zone: str, name: str) -> Head | None:
         """The file as it is now, or None."""
         head: Head | None = self._reader.heads.get((zone, name))
@@ -242,8 +247,8 @@ class ReadTransaction:
 
     async def read_by_id(self, file_id: int, offset: int, length: int) -> bytes | None:
         """Bytes of a file wherever it is now; None if it is gone."""
-        row = await self._reader.fetch_one(FILE_BY_ID, (file_id,))
-        return await self.read(row[0], row[3], offset, length) if row else None
+        found = await self.file_by_id(file_id)
+        return await self.read(found[0], found[1].name, offset, length) if found else None
 
     async def plan_read(
         self, zone: str, name: str, offset: int, length: int | None, operation: str

@@ -159,8 +159,8 @@ class SqliteEngine:
     def _run(self) -> None:
         while True:
             try:
-                if self._writer.run(self._jobs):
-                    return
+                self._writer.run(self._jobs)
+                return
             except GroupLostError as lost:
                 self._start_over(str(lost.error))
                 unknown = CommitUnknownError(f"the commit failed: {lost.error}")

@@ -253,7 +253,7 @@ class Writer:
         self.log_bytes = log.bytes
         self.needs_sealing = True
 
-    def run(self, jobs: "queue.SimpleQueue[Job | None]") -> bool:
+    def run(self, jobs: "queue.SimpleQueue[Job | None]") -> None:
         """Serve `jobs` until told to stop. Raises when the disk can no longer be trusted."""
         while True:
             group, is_last = self._take(jobs)
@@ -263,7 +263,7 @@ class Writer:
             elif self.is_full:
                 self.probe()
             if is_last:
-                return True
+                return
 
     def _take(self, jobs: "queue.SimpleQueue[Job | None]") -> tuple[list[Job], bool]:
         """Wait for a job, then take all that are there."""

@@ -6,11 +6,9 @@ iteration frees everything, and a consumer that is too slow is told `gap` by the
 
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
 
 from filestore.errors import ClosedError
 from filestore.model import Change
-from filestore.reading import ReadTransaction
 from filestore.sessions.model import SessionChange
 from filestore.sessions.names import OUTPUT, STATE, current_zone
 from filestore.store import FileStore
@@ -57,15 +55,11 @@ def _translate(change: Change, current: str) -> SessionChange | None:
 async def _output(store: FileStore, change: Change) -> SessionChange:
     offset, size = change.offset or 0, change.size or 0
     data: bytes | None = None
-    if size <= DATA_BYTES_MAX and change.file_id is not None:
+    file_id = change.file_id
+    if size <= DATA_BYTES_MAX and file_id is not None:
         # By its id, because the session may have been archived meanwhile.
-        unit = partial(_read, file_id=change.file_id, offset=offset, size=size)
         with suppress(ClosedError):  # then this is one of the last changes, and ends without a word
-            data = await store.view(unit)
+            data = await store.view(lambda tx: tx.read_by_id(file_id, offset, size))
     return SessionChange(
         change.position, "output", version=change.version, offset=offset, size=size, data=data
     )
-
-
-async def _read(tx: ReadTransaction, file_id: int, offset: int, size: int) -> bytes | None:
-    return await tx.read_by_id(file_id, offset, size)
