@@ -1,0 +1,491 @@
+"""The settings of daemon and commands: their names, rules and defaults, and where each came from.
+
+Flags win over `ZONED_*` in the environment, which wins over `zoned.toml` in the data folder, which
+wins over the defaults. Every value given is checked, also one that a stronger source overrules: a
+mistake waits for nobody. Unknown names are errors, and each error is one line that says what to do.
+
+Nothing here writes, and nothing is kept between calls: `load` is given flags and environment. Every
+command imports this module, so it imports little; what only some need is imported where it is used.
+"""
+
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+FILE_NAME = "zoned.toml"
+FILE_BYTES_MAX = 1 << 20
+SOCKET_NAME = "zoned.sock"
+SOCKET_PATH_BYTES_MAX = 107
+"""The kernel's limit on the path of a unix socket."""
+LIST_ITEMS_MAX = 64
+
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+_UNITS = {"": 1, "b": 1, "kib": _KIB, "mib": _MIB, "gib": _GIB}
+# Eighteen digits are more than any limit, and few enough for `int` to take without complaint.
+_COUNT = re.compile(r"-?[0-9]{1,18}")
+_SIZE = re.compile(r"(-?[0-9]{1,18}) ?(|B|KiB|MiB|GiB)", re.IGNORECASE)
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_ITEMS = {
+    "host names": re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"),
+    "origins": re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9_.\[\]:-]+"),
+}
+
+Kind = Literal["folder", "host", "socket", "choice", "boolean", "host names", "origins"]
+NumberKind = Literal["count", "size"]
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. One printable line, which says what to do."""
+
+    def __init__(self, text: str) -> None:
+        # Paths and values come from outside: no line break and no terminal code gets through.
+        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is known of a field of `Config`: its `metadata["setting"]`."""
+
+    kind: Kind | NumberKind
+    about: str
+    least: int = 0
+    most: int = 0
+    choices: tuple[str, ...] = ()
+
+    @property
+    def rule(self) -> str:
+        """What a value must be, to be read after "must be"."""
+        match self.kind:
+            case "count":
+                return f"a whole number from {self.least} to {self.most}"
+            case "size":
+                low, high = size_text(self.least), size_text(self.most)
+                return f'a size from {low} to {high}, as bytes or like "64 MiB"'
+            case "choice":
+                return "one of " + ", ".join(self.choices)
+            case "boolean":
+                return "true or false"
+            case "host":
+                return "a loopback address (127.0.0.1, ::1 or localhost): only loopback is served"
+            case "socket":
+                return f'"none", or a path of at most {SOCKET_PATH_BYTES_MAX} bytes'
+            case "folder":
+                return "the path of a folder"
+            case "host names":
+                return f'at most {LIST_ITEMS_MAX} host names without port, like "box.example"'
+            case "origins":
+                return f'at most {LIST_ITEMS_MAX} origins, like "http://box.example:8080"'
+
+
+def _known(kind: Kind, about: str, *choices: str) -> dict[str, Setting]:
+    return {"setting": Setting(kind, about, choices=choices)}
+
+
+def _number(kind: NumberKind, about: str, least: int, most: int) -> dict[str, Setting]:
+    return {"setting": Setting(kind, about, least, most)}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """All settings. Made by `load`, which checks them; a test may make one with any values."""
+
+    data_dir: Path = field(metadata=_known("folder", "where the data lies"))
+    host: str = field(
+        default="127.0.0.1", metadata=_known("host", "the loopback address to listen on")
+    )
+    port: int = field(
+        default=7717, metadata=_number("count", "the TCP port; 0 takes any free one", 0, 65535)
+    )
+    socket: str = field(
+        default="",
+        metadata=_known("socket", "path of the unix socket; empty: automatic; none: no socket"),
+    )
+    sync: Literal["full", "normal"] = field(
+        default="full",
+        metadata=_known("choice", "full: survives power loss; normal: a crash", "full", "normal"),
+    )
+    migrate: bool = field(
+        default=True, metadata=_known("boolean", "bring older data to the current format at start")
+    )
+    allowed_hosts: tuple[str, ...] = field(
+        default=(), metadata=_known("host names", "further names accepted in the Host header")
+    )
+    allowed_origins: tuple[str, ...] = field(
+        default=(), metadata=_known("origins", "further origins whose pages may connect")
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = field(
+        default="info",
+        metadata=_known("choice", "the least that is logged", "debug", "info", "warning", "error"),
+    )
+    # The upper bounds of state and line are what the store takes in one write and one append.
+    message_bytes_max: int = field(
+        default=64 * _MIB, metadata=_number("size", "one RPC message", _KIB, 256 * _MIB)
+    )
+    state_bytes_max: int = field(
+        default=48 * _MIB, metadata=_number("size", "the state of one session", 1, 256 * _MIB)
+    )
+    line_bytes_max: int = field(
+        default=8 * _MIB, metadata=_number("size", "one line of output", 1, 64 * _MIB)
+    )
+    lines_per_append_max: int = field(
+        default=10_000, metadata=_number("count", "lines in one append", 1, 1_000_000)
+    )
+    connections_max: int = field(
+        default=1024, metadata=_number("count", "connections at one time", 1, 65536)
+    )
+    requests_in_flight_max: int = field(
+        default=256, metadata=_number("count", "unanswered requests per connection", 1, 65536)
+    )
+    batch_max: int = field(default=100, metadata=_number("count", "calls in one batch", 1, 10_000))
+    subscriptions_max: int = field(
+        default=256, metadata=_number("count", "subscriptions per connection", 1, 65536)
+    )
+    subscriber_events_max: int = field(
+        default=1000,
+        metadata=_number("count", "waiting events per subscriber, then a gap", 1, 1_000_000),
+    )
+    queue_bytes_max: int = field(
+        default=128 * _MIB, metadata=_number("size", "all waiting writes", _KIB, 16 * _GIB)
+    )
+    held_bytes_max: int = field(
+        default=256 * _MIB,
+        metadata=_number("size", "all requests held by the daemon", _KIB, 64 * _GIB),
+    )
+    header_timeout_s: int = field(
+        default=10, metadata=_number("count", "seconds a client has to send its headers", 1, 3600)
+    )
+    stop_timeout_s: int = field(
+        default=10, metadata=_number("count", "seconds to finish what was accepted", 1, 3600)
+    )
+
+
+SETTINGS: Mapping[str, Setting] = {each.name: each.metadata["setting"] for each in fields(Config)}
+"""What is known of each setting, by name, in the order to show them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A checked configuration, and for each setting in words where its value came from."""
+
+    config: Config
+    sources: Mapping[str, str]
+
+
+def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Loaded:
+    """The configuration from flags (only those given, by setting), environment and file.
+
+    Raises ConfigError. Reads `zoned.toml` if there is one; makes nothing, also not the folder.
+    """
+    assert flags.keys() <= SETTINGS.keys(), "a flag is named after its setting"
+    data_dir, data_dir_source = _data_dir(flags, environ)
+    file = data_dir / FILE_NAME
+    values: dict[str, Any] = {"data_dir": data_dir}  # `_checked` makes each of its field's type.
+    sources = dict.fromkeys(SETTINGS, "default") | {"data_dir": data_dir_source}
+    for name, value in _read_file(file).items():
+        values[name] = _checked(name, value, str(file), data_dir)
+        sources[name] = str(file)
+    for name, text in _read_environment(environ).items():
+        sources[name] = f"environment {_variable(name)}"
+        values[name] = _checked(name, text, sources[name], None)
+    for name, value in flags.items():
+        if name != "data_dir":
+            sources[name] = _flag_source(name, value)
+            values[name] = _checked(name, value, sources[name], None)
+    config = Config(**values)
+    for larger in ("queue_bytes_max", "held_bytes_max"):
+        _check_order(config, sources, "message_bytes_max", larger)
+    return Loaded(config, sources)
+
+
+def limits(config: Config) -> dict[str, int]:
+    """The limits by name, as `srv:info` shows them."""
+    return {name: getattr(config, name) for name in SETTINGS if name.endswith("_max")}
+
+
+def socket_path(config: Config, environ: Mapping[str, str] = os.environ) -> Path | None:
+    """Where the unix socket lies, or None if there is to be none.
+
+    A data folder whose path is too long for a socket has it in a runtime folder; whoever listens
+    there makes that folder, 0700, and checks that it is the user's own. Daemon and commands must
+    agree however the data folder is spelled, so the automatic path goes by its real path.
+    """
+    if config.socket == "none":
+        return None
+    if config.socket:
+        if not _fits_socket(Path(config.socket)):
+            raise _wrong("socket", config.socket, "")
+        return Path(config.socket)
+    folder = os.path.realpath(config.data_dir)
+    path = Path(folder, SOCKET_NAME)
+    return path if _fits_socket(path) else _runtime_socket(folder, environ)
+
+
+def _runtime_socket(folder: str, environ: Mapping[str, str]) -> Path:
+    import hashlib
+
+    name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16] + ".sock"
+    if runtime := _base_folder(environ, "XDG_RUNTIME_DIR"):
+        path = runtime / "zoned" / name
+        if _fits_socket(path):
+            return path
+    return Path(f"/tmp/zoned-{os.getuid()}", name)
+
+
+def size_text(size: int) -> str:
+    """`67108864` as `64 MiB`; a size that is no whole number of units stays in bytes."""
+    for unit, unit_bytes in (("GiB", _GIB), ("MiB", _MIB), ("KiB", _KIB)):
+        if size and size % unit_bytes == 0:
+            return f"{size // unit_bytes} {unit}"
+    return f"{size} B"
+
+
+def _data_dir(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[Path, str]:
+    if "data_dir" in flags:
+        source = "flag --data-dir"
+        return _folder(flags["data_dir"], source), source
+    # Set but empty counts as not set, as for the XDG variables.
+    if given := environ.get("ZONED_DATA_DIR"):
+        source = "environment ZONED_DATA_DIR"
+        return _folder(given, source), source
+    return _user_data_folder(environ) / "zoned", "default"
+
+
+def _folder(value: object, source: str) -> Path:
+    text = _path_text(value)
+    if not text:
+        raise _wrong("data_dir", value, source)
+    return _absolute(text, "data_dir", source)
+
+
+def _user_data_folder(environ: Mapping[str, str]) -> Path:
+    is_mac = sys.platform == "darwin"
+    if not is_mac and (given := _base_folder(environ, "XDG_DATA_HOME")):
+        return given
+    if home := _base_folder(environ, "HOME"):
+        return home / ("Library/Application Support" if is_mac else ".local/share")
+    raise ConfigError("no data folder: HOME is not set; give --data-dir or set ZONED_DATA_DIR")
+
+
+def _base_folder(environ: Mapping[str, str], name: str) -> Path | None:
+    """The folder in this variable. A relative one is ignored, as the XDG specification asks."""
+    path = environ.get(name, "")
+    return Path(path) if os.path.isabs(path) else None
+
+
+def _absolute(path: str, name: str, source: str) -> Path:
+    try:
+        return Path(path).absolute()
+    except OSError as error:
+        raise ConfigError(
+            f"{name} ({source}) is relative to a current folder that is gone: "
+            "give an absolute path, or change to another folder"
+        ) from error
+
+
+def _read_file(file: Path) -> dict[str, object]:
+    """The settings in the file; none if there is no file. Their values are not yet checked."""
+    content = _content(file)
+    if content is None:
+        return {}
+    import tomllib
+
+    try:
+        table: dict[str, object] = tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is not UTF-8 (byte {error.start}): save it as UTF-8") from error
+    except ValueError as error:
+        # Not only TOMLDecodeError: a number of thousands of digits is a plain ValueError.
+        raise ConfigError(f"{file} is not valid TOML: {error}; mend it") from error
+    except RecursionError as error:
+        raise ConfigError(f"{file} is nested too deeply: settings stand at its top") from error
+    if "data_dir" in table:
+        raise ConfigError(
+            f"data_dir cannot be set in {file}, which lies in that folder: "
+            "give --data-dir or set ZONED_DATA_DIR"
+        )
+    if unknown := table.keys() - SETTINGS.keys():
+        known = (name for name in SETTINGS if name != "data_dir")
+        raise _unknown(unknown, f" in {file}", known)
+    return table
+
+
+def _content(file: Path) -> bytes | None:
+    try:
+        with open(file, "rb", opener=_open_nowait) as stream:
+            is_file = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            content = stream.read(FILE_BYTES_MAX + 1) if is_file else b""
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        is_file, content = False, b""
+    except OSError as error:
+        raise ConfigError(f"cannot read {file}: {error.strerror}; make it readable") from error
+    if not is_file:
+        raise ConfigError(f"{file} is not a regular file: remove it, or put a file there")
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"{file} is over {size_text(FILE_BYTES_MAX)}: make it smaller")
+    return content
+
+
+def _open_nowait(path: str, flags: int) -> int:
+    """Like the usual opener, but a pipe in the place of the file does not hold us for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings in the environment but for the data folder, as texts not yet checked."""
+    names = {_variable(name): name for name in SETTINGS}
+    given = [variable for variable in environ if variable.startswith("ZONED_")]
+    if unknown := set(given) - names.keys():
+        raise _unknown(unknown, " in the environment", names)
+    return {
+        names[variable]: environ[variable] for variable in given if variable != "ZONED_DATA_DIR"
+    }
+
+
+def _variable(name: str) -> str:
+    return "ZONED_" + name.upper()
+
+
+def _flag_source(name: str, value: object) -> str:
+    prefix = "no-" if value is False else ""
+    return f"flag --{prefix}{name.replace('_', '-')}"
+
+
+def _checked(name: str, value: object, source: str, file_folder: Path | None) -> object:
+    """The value as its field holds it. `file_folder` is given for a value from the file there.
+
+    Only outside the file may a number, a boolean or a list be text: TOML can say what it means.
+    """
+    setting, may_be_text = SETTINGS[name], file_folder is None
+    match setting.kind:
+        case "count" | "size":
+            number = _as_number(value, setting.kind, may_be_text)
+            is_right = number is not None and setting.least <= number <= setting.most
+            found: object = number if is_right else None
+        case "boolean":
+            found = _as_boolean(value, may_be_text)
+        case "choice":
+            found = value if value in setting.choices else None
+        case "host":
+            found = value if isinstance(value, str) and _is_loopback(value) else None
+        case "socket":
+            found = _as_socket(value, source, file_folder)
+        case "host names" | "origins":
+            return _as_list(name, value, source, may_be_text)
+        case "folder":
+            raise AssertionError("the data folder is found before all else")
+    if found is None:
+        raise _wrong(name, value, source)
+    return found
+
+
+def _as_number(value: object, kind: NumberKind, may_be_text: bool) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if not isinstance(value, str):
+        return None
+    if kind == "size":
+        found = _SIZE.fullmatch(value.strip())
+        return int(found[1]) * _UNITS[found[2].lower()] if found else None
+    return int(value) if may_be_text and _COUNT.fullmatch(value.strip()) else None
+
+
+def _as_boolean(value: object, may_be_text: bool) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    is_text = may_be_text and isinstance(value, str)
+    return _BOOLEANS.get(str(value).strip().lower()) if is_text else None
+
+
+def _is_loopback(host: str) -> bool:
+    if host in ("127.0.0.1", "localhost"):
+        return True
+    import ipaddress
+
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    # An address with a scope, or an IPv4 address in IPv6 clothes, is not what sockets bind to.
+    is_plain = isinstance(address, ipaddress.IPv4Address) or int(address) == 1
+    return address.is_loopback and is_plain and "%" not in host
+
+
+def _as_socket(value: object, source: str, file_folder: Path | None) -> str | None:
+    text = _path_text(value)
+    if text is None or text in ("", "none"):
+        return text
+    # From the file it means the same in whatever folder a command runs, so not the current one.
+    path = file_folder / text if file_folder else _absolute(text, "socket", source)
+    return str(path) if _fits_socket(path) else None
+
+
+def _path_text(value: object) -> str | None:
+    text = str(value) if isinstance(value, str | Path) else None
+    return None if text is None or "\0" in text else text
+
+
+def _fits_socket(path: Path) -> bool:
+    return len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX
+
+
+def _as_list(name: str, value: object, source: str, may_be_text: bool) -> tuple[str, ...]:
+    pattern = _ITEMS[SETTINGS[name].kind]
+    if may_be_text and isinstance(value, str):
+        value = [item.strip() for item in value.split(",")] if value.strip() else []
+    if not isinstance(value, list | tuple) or len(value) > LIST_ITEMS_MAX:
+        raise _wrong(name, value, source)
+    items: dict[str, None] = {}
+    for item in value:
+        # Browsers send both in lower case, so they are compared in lower case.
+        if not isinstance(item, str) or not pattern.fullmatch(item.lower()):
+            raise _wrong(name, item, source)
+        items[item.lower()] = None
+    return tuple(items)
+
+
+def _check_order(config: Config, sources: Mapping[str, str], smaller: str, larger: str) -> None:
+    """What must hold a whole message is no smaller than one, or it would wait for ever."""
+    low, high = getattr(config, smaller), getattr(config, larger)
+    if low > high:
+        raise ConfigError(
+            f"{smaller} ({sources[smaller]}: {size_text(low)}) must not be over "
+            f"{larger} ({sources[larger]}: {size_text(high)}): lower the first or raise the second"
+        )
+
+
+def _wrong(name: str, value: object, source: str) -> ConfigError:
+    where = f" ({source})" if source else ""
+    return ConfigError(f"{name}{where} must be {SETTINGS[name].rule}; it is {_shown(value)}")
+
+
+def _unknown(unknown: Iterable[str], where: str, known: Iterable[str]) -> ConfigError:
+    shown = ", ".join(name if len(name) <= 60 else name[:60] + "…" for name in sorted(unknown)[:5])
+    return ConfigError(
+        f"unknown setting{where}: {shown}; remove or rename it; known are {', '.join(known)}"
+    )
+
+
+def _shown(value: object) -> str:
+    """The value for a message: never long, and safe for what `repr` cannot take, deep or huge."""
+    match value:
+        case str():
+            return repr(value if len(value) <= 60 else value[:60] + "…")
+        case bool():
+            return str(value).lower()
+        case int() if value.bit_length() > 64:
+            return "a far larger number"
+        case int() | float():
+            return str(value)
+        case list() | tuple():
+            return f"a list of {len(value)}"
+        case dict():
+            return "a table"
+        case _:
+            return f"a {type(value).__name__}"
