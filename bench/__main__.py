@@ -5,6 +5,7 @@ Exit 0 whatever the figures: they inform, tests decide.
 
 import argparse
 import asyncio
+import gc
 import os
 import platform
 import sys
@@ -18,9 +19,21 @@ from typing import Any, get_args
 
 import uvloop
 
-from bench import report, sessions, snapshots, streams, writers, zones
+from bench import (
+    follow,
+    migrations,
+    replay,
+    report,
+    rpc,
+    sessions,
+    snapshots,
+    streams,
+    writers,
+    zones,
+)
 from bench.measure import Context, Row, Scale
 from filestore.engine.driver import LIBRARY, SQLITE_VERSION
+from srv.cli.start import COLLECTOR
 
 DATA_FOLDER = Path("build", "bench")
 """Not the system's temporary folder: where that is in memory, nothing there is ever synced."""
@@ -53,12 +66,26 @@ BENCHMARKS = {
     "archive_list": Benchmark(sessions.archive_list),
     "archive_time": Benchmark(sessions.archive_time),
     "save_growth": Benchmark(sessions.save_growth),
+    "migrate_blocks": Benchmark(migrations.migrate_blocks),
+    "migrate_stream": Benchmark(migrations.migrate_stream),
+    "migrate_nothing": Benchmark(migrations.migrate_nothing),
+    "rpc_info": Benchmark(rpc.rpc_info, uses_uvloop=False),
+    "rpc_append": Benchmark(rpc.rpc_append, uses_uvloop=False),
+    "rpc_read": Benchmark(rpc.rpc_read, uses_uvloop=False),
+    "rpc_memory": Benchmark(rpc.rpc_memory, uses_uvloop=False),
+    "serve_ready": Benchmark(rpc.serve_ready, uses_uvloop=False),
+    "cli_start": Benchmark(rpc.cli_start, uses_uvloop=False),
+    "replay_fold": Benchmark(replay.replay_fold),
+    "replay_scan": Benchmark(replay.replay_scan),
+    "replay_memory": Benchmark(replay.replay_memory),
+    "follow_latency": Benchmark(follow.follow_latency, uses_uvloop=False),
 }
 
 
 def run(name: str, context: Context) -> list[Row]:
-    """Run one benchmark on an event loop of its own."""
+    """Run one benchmark on an event loop of its own, collecting garbage as the daemon does."""
     benchmark = BENCHMARKS[name]
+    gc.set_threshold(*COLLECTOR)
     factory = uvloop.new_event_loop if benchmark.uses_uvloop else None
     with asyncio.Runner(loop_factory=factory) as runner:
         return runner.run(benchmark.run(context))

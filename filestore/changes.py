@@ -4,14 +4,34 @@ Positions are the store-wide counter, so they stay valid over restarts; the hist
 survive one. A consumer that is too slow, or asks for a position that the ring no longer (or not
 yet) reaches back to, is told `gap` and goes on from the present. Writers never wait. All of this
 runs on the event loop's thread.
+
+There are two ways to follow: to wait (`Subscription`), or to be called (`Listener`), which is for
+whoever passes changes on to many.
 """
 
 import asyncio
 from bisect import bisect_right
 from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
 
 from filestore.errors import ClosedError
 from filestore.model import Change
+
+
+class Listener(Protocol):
+    """Who is called with what happens, before the writers themselves have their answer.
+
+    None of these may raise or take long: every caller whose unit was committed waits behind them.
+    """
+
+    def on_changes(self, changes: Sequence[Change]) -> None:
+        """A group was committed with these changes."""
+
+    def on_loss(self, position: int) -> None:
+        """What happened up to `position` cannot be told."""
+
+    def on_close(self) -> None:
+        """There will be no more."""
 
 
 class Feed:
@@ -23,10 +43,23 @@ class Feed:
         self._floor = 0
         """All changes after this position are in the ring."""
         self.position = 0
-        self._moved = asyncio.Event()
+        self._moved: asyncio.Event | None = None
+        """Made by whoever waits first."""
         self.is_closed = False
         self.losses = 0
         """How often history was lost; who has not heard of the last time is told of a gap."""
+        # Replaced, never changed: a listener may come or go while they are being called.
+        self._listeners: tuple[Listener, ...] = ()
+
+    def listen(self, listener: Listener) -> None:
+        """Call `listener` from now on. Raises ClosedError if the store is closed."""
+        if self.is_closed:
+            raise ClosedError("the store is closed")
+        self._listeners = (*self._listeners, listener)
+
+    def unlisten(self, listener: Listener) -> None:
+        """Call `listener` no more. Nothing happens if it was not called anyway."""
+        self._listeners = tuple(each for each in self._listeners if each is not listener)
 
     def start(self, position: int) -> None:
         """Begin at `position`: nothing before it is known."""
@@ -43,6 +76,8 @@ class Feed:
             cut = len(self._ring) - self._kept
             self._floor = self._ring[cut - 1].position
             del self._ring[:cut]
+        for listener in self._listeners:
+            listener.on_changes(changes)
         self._wake()
 
     def lose(self, position: int) -> None:
@@ -50,11 +85,15 @@ class Feed:
         self._ring.clear()
         self._floor = self.position = max(self.position, position)
         self.losses += 1
+        for listener in self._listeners:
+            listener.on_loss(self.position)
         self._wake()
 
     def close(self) -> None:
         """End all iterators once they have seen what is there."""
         self.is_closed = True
+        for listener in self._listeners:
+            listener.on_close()
         self._wake()
 
     def after(self, position: int) -> Sequence[Change] | None:
@@ -65,11 +104,14 @@ class Feed:
 
     async def moved(self) -> None:
         """Wait for something new."""
+        if self._moved is None:
+            self._moved = asyncio.Event()
         await self._moved.wait()
 
     def _wake(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+        if self._moved is not None:
+            self._moved.set()
+            self._moved = None
 
 
 class Subscription(AsyncIterator[Change]):

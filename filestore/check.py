@@ -1,10 +1,11 @@
 """The one checker: for the command line, for the tests (after every store test), and in its bounded
 form for start-up.
 
-`check` walks all rows: zones, files, lists, chunks, the log, references, what is waiting to be
-released, sessions and agents. With `deep` it also reads every chunk and counts every line again. It
-only reads, and blocks nobody. The rows are looked at in one committed state, so the WAL cannot
-shrink meanwhile; bytes are then read in short transactions.
+`check` walks all rows: zones, files, lists, chunks, the log, references, what is being built or
+waits to be released, sessions and agents, the ledger. With `deep` it also has the database compare
+its tables with their indexes, reads every chunk and counts every line again. It only reads, and
+blocks nobody. The rows are looked at in one committed state, so the WAL cannot shrink meanwhile;
+bytes are then read in short transactions.
 
 The bounded form, run at every start, is `check_start` in engine/database.py: identity, tables, file
 length; and every record of the log is verified while the tails are recovered from it.
@@ -16,9 +17,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from filestore.engine.base import ReadTx, TailRecord
+from filestore.engine.base import ReadTx, TailRecord, forward
 from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE, list_id
 from filestore.errors import CorruptionError, StoreError
+from filestore.ledger import check_ledger
 from filestore.lines import LineCounter
 from filestore.lists import Entry, check_released, load_chunk, read_page, read_pages
 from filestore.reading import FileRow, ReadTransaction
@@ -26,6 +28,7 @@ from filestore.sessions.check import check_sessions
 from filestore.store import FileStore
 
 ZONES_PER_STEP = 200
+CHUNKS_PER_STEP = 64
 PROBLEMS_MAX = 1000
 
 Progress = Callable[[str, int, int], None]
@@ -103,11 +106,20 @@ async def check(
         # A damaged b-tree can end the walk; what was found until then still counts.
         report.add_error(error)
     if deep:
+        await _check_tables(store, report)
         for number, file in enumerate(files):
-            if progress:
-                progress("files", number, len(files))
-            await _check_bytes(store, file, report)
+            tell = partial(progress, "files", number, len(files)) if progress else None
+            await _check_bytes(store, file, report, tell)
     return report
+
+
+async def _check_tables(store: FileStore, report: Report) -> None:
+    """An index that has lost a row hides it from those who look there, and from nobody else."""
+    try:
+        for flaw in await store.read_unit(lambda tx: tx.table_flaws()):
+            report.add(f"the database: {flaw}")
+    except StoreError as error:
+        report.add_error(error)
 
 
 async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progress | None) -> None:
@@ -134,6 +146,7 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
         for zone_id, zone in rows:
             await _check_zone(tx, report, files, damaged, zone_id, zone)
         report.zones += len(rows)
+        forward(after, rows[-1][1])
         after = rows[-1][1]
         if progress:
             progress("zones", report.zones, 0)
@@ -147,6 +160,7 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     await _check_orphans(tx, report, known)
     await _check_chunks(tx, report, references, sizes, is_partial=bool(damaged))
     await check_sessions(tx, report.add)
+    await check_ledger(tx, report.add)
 
 
 async def _check_zone(
@@ -216,17 +230,20 @@ async def _check_list(tx: ReadTx, report: Report, zone: str, row: FileRow) -> li
 async def _check_released(
     tx: ReadTx, report: Report, references: Counter[bytes], sizes: dict[bytes, int], known: set[int]
 ) -> None:
-    """Lists of deleted files that wait to be taken apart still hold references."""
-    for file_id, pages, check in await tx.fetch("SELECT file_id, pages, row_check FROM released"):
+    """Lists of deleted files that wait to be taken apart still hold references, and so do lists
+    that are being built."""
+    rows = await tx.fetch("SELECT file_id, pages, row_check FROM released")
+    rows += await tx.fetch("SELECT file_id, pages, row_check FROM building")
+    for file_id, pages, check in rows:
         if file_id in known:
-            report.add(f"file {file_id} is both there and released")
+            report.add(f"file {file_id} is both there and released or being built")
         known.add(file_id)
         try:
             check_released(file_id, pages, check)
             for page in await read_pages(tx, file_id, pages):
                 _count(page.entries, references, sizes)
         except CorruptionError as error:
-            report.add(f"deleted file {file_id}: {error.message}")
+            report.add(f"deleted or unfinished file {file_id}: {error.message}")
 
 
 async def _check_orphans(tx: ReadTx, report: Report, known: set[int]) -> None:
@@ -289,12 +306,18 @@ def _count(entries: list[Entry], references: Counter[bytes], sizes: dict[bytes, 
         sizes[entry.digest] = entry.size
 
 
-async def _check_bytes(store: FileStore, file: _Bytes, report: Report) -> None:
-    """Read every chunk of a file and count its lines again."""
+async def _check_bytes(
+    store: FileStore, file: _Bytes, report: Report, tell: Callable[[], None] | None
+) -> None:
+    """Read every chunk of a file and count its lines again. `tell` is called now and then."""
     zone, row = file.zone, file.row
     offset, counter = 0, LineCounter()
     is_known = True
-    for entry in file.entries:
+    if tell and not file.entries:
+        tell()
+    for number, entry in enumerate(file.entries):
+        if tell and number % CHUNKS_PER_STEP == 0:
+            tell()
         try:
             data = await store.read_unit(partial(load_chunk, entry=entry))
         except CorruptionError as error:

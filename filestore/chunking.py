@@ -106,6 +106,16 @@ def prepare(data: bytes, like: Prepared | None = None) -> Prepared:
     return Prepared(pieces, ended, state, len(data), hash_bytes(data, max_threads=blake3.AUTO))
 
 
+def prepare_stream(chunks: Sequence[bytes]) -> Prepared:
+    """The same for bytes that stay as they are, and are cut already, like those of a stream."""
+    hasher = blake3()
+    for chunk in chunks:
+        hasher.update(chunk)
+    pieces = [make_piece(chunk, VALUE_LEVEL) for chunk in chunks]
+    ended, state = count_lines(pieces, LineCounter())
+    return Prepared(pieces, ended, state, sum(map(len, chunks)), hasher.digest())
+
+
 def count_lines(pieces: Iterable[Piece], counter: LineCounter) -> tuple[list[int], Open]:
     """How many lines end in each piece, and what is open after the last."""
     ended: list[int] = []
@@ -150,3 +160,27 @@ def _resync(data: bytes, offset: int, old: Sequence[Piece], old_at: int) -> int 
 def split_fixed(data: bytes, size: int) -> list[bytes]:
     """Cut stream bytes into pieces of `size`. Streams do not shift, so plain cuts serve."""
     return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+class FixedCutter:
+    """The same for bytes that come bit by bit. What comes in pieces of `size` is not copied."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._held: list[bytes] = []
+        self._bytes = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The pieces that are whole now."""
+        self._held.append(data)
+        self._bytes += len(data)
+        if self._bytes < self._size:
+            return []
+        pieces = split_fixed(b"".join(self._held), self._size)
+        self._held = [pieces.pop()] if len(pieces[-1]) < self._size else []
+        self._bytes = sum(map(len, self._held))
+        return pieces
+
+    def end(self) -> list[bytes]:
+        """The last piece, if anything is left."""
+        return [b"".join(self._held)] if self._bytes else []

@@ -8,7 +8,7 @@
     │   ├── InvalidDefinitionIdError   not the id of an agent definition
     │   ├── InvalidZoneError       not the zone of an archived session
     │   └── TooLargeError          over a named limit
-    ├── VersionConflictError       compare-and-set lost; carries current_version, session_id
+    ├── VersionConflictError       compare-and-set lost; carries what is current
     ├── BusyError                  the write queue is full; carries retry_after_ms
     │   └── LockedError            another process writes this folder; carries its pid
     ├── CorruptionError            stored bytes fail their checksum; carries offset
@@ -92,20 +92,28 @@ class TooLargeError(InvalidArgumentError):
 
 
 class VersionConflictError(StoreError):
-    """The caller's version or session is not the present one any more; nothing was changed.
+    """The caller's version, session or line is not the present one any more; nothing was changed.
 
     `current_version` is 0 when the file does not exist; `session_id` is empty where it plays no
-    part, or when there is no session.
+    part, or when there is no session; `current_lines`, how many lines the session's stream has, is
+    None where it plays no part.
     """
 
     default_hint = "read the file again and repeat with its version"
 
     def __init__(
-        self, message: str, *, current_version: int, session_id: str = "", **place: Unpack[Place]
+        self,
+        message: str,
+        *,
+        current_version: int,
+        session_id: str = "",
+        current_lines: int | None = None,
+        **place: Unpack[Place],
     ) -> None:
         super().__init__(message, **place)
         self.current_version = current_version
         self.session_id = session_id
+        self.current_lines = current_lines
 
 
 class BusyError(StoreError):
@@ -131,7 +139,7 @@ class LockedError(BusyError):
 class CorruptionError(StoreError):
     """Stored bytes fail their checksum. `offset` is where in the file, None if not tied to one."""
 
-    default_hint = "run `zoned check --deep` to see all that is damaged; restore from a backup"
+    default_hint = "`zoned check --deep` tells all that is damaged, `zoned repair` saves the rest"
 
     def __init__(self, message: str, *, offset: int | None = None, **place: Unpack[Place]) -> None:
         super().__init__(message, **place)

@@ -13,7 +13,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -29,6 +29,7 @@ from filestore.errors import (
 )
 
 LOCK_NAME = "zoned.lock"
+HOLDER_BYTES_MAX = 8192
 LOCK_POLL_S = 0.02
 FILE_MODE = 0o600
 SPACE_BYTES_MIN = 256 << 10
@@ -70,6 +71,9 @@ class FolderLock:
         deadline = time.monotonic() + wait_ms / 1000
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                os.close(descriptor)
+                raise OSError(errno.EINVAL, "it is not a regular file", str(path))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -106,7 +110,10 @@ class FolderLock:
 def read_holder(folder: Path) -> Holder:
     """Who holds the lock, or held it last."""
     try:
-        content = orjson.loads((folder / LOCK_NAME).read_bytes())
+        # Not to wait for ever, if it is a pipe.
+        descriptor = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as file:
+            content = orjson.loads(file.read(HOLDER_BYTES_MAX))
         return Holder(int(content["pid"]), str(content["kind"]), str(content["socket"]))
     except (OSError, ValueError, KeyError, TypeError):
         return Holder(0, "unknown", "")
@@ -155,21 +162,29 @@ def translated_os_errors(operation: str) -> Iterator[None]:
             raise StorageFullError("the disk is full", operation=operation) from error
         if error.errno == errno.EROFS:
             raise ReadOnlyError(f"the file system is read-only: {error}") from error
-        raise BackendError(str(error), operation=operation) from error
+        what = f"{error.filename!a}: {error.strerror}" if error.filename else str(error)
+        raise BackendError(what, operation=operation) from error
 
 
 def is_disk_full(folder: Path) -> bool:
     """True if there is hardly any space left."""
+    return free_bytes(folder) < SPACE_BYTES_MIN
+
+
+def free_bytes(folder: Path) -> int:
+    """What is left for us on the disk that `folder` lies on."""
     found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize < SPACE_BYTES_MIN
+    return found.f_bavail * found.f_frsize
 
 
 def make_private_folder(folder: Path) -> bool:
     """Make `folder` if missing. True if an existing one was wider than 0700 and was tightened."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    for made in missing:
-        sync_folder(made.parent)  # or a power cut could take the name, and all below it
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):  # somebody else was faster
+            path.mkdir(mode=FOLDER_MODE)
+            path.chmod(FOLDER_MODE)  # whatever the umask
+        sync_folder(path.parent)  # or a power cut could take the name, and all below it
     is_wider = bool(stat.S_IMODE(folder.stat().st_mode) & 0o077)
     if is_wider:
         folder.chmod(FOLDER_MODE)
@@ -187,10 +202,19 @@ def sync_folder(folder: Path) -> None:
 
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a small file: a crash leaves the old or the new one, whole. Durable on return."""
+    replace_file_with(path, (content,))
+
+
+_BESIDE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
+"""Follows no link and waits for nobody, whatever lies beside the file already."""
+
+
+def replace_file_with(path: Path, parts: Iterable[bytes]) -> None:
+    """The same for content that comes in parts."""
     beside = path.with_name(path.name + ".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, FILE_MODE)
+    descriptor = os.open(beside, _BESIDE, FILE_MODE)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
+        file.writelines(parts)
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)

@@ -15,6 +15,7 @@ import logging
 from collections import Counter
 from functools import partial
 
+from filestore.building import give_up_left_builds
 from filestore.engine.base import Engine, ReadTx, Tx
 from filestore.errors import CorruptionError, StoreError
 from filestore.leases import Leases
@@ -45,6 +46,8 @@ class Housekeeper:
         self._engine = engine
         self._limits = limits
         self._leases = leases
+        self._left_upto: int | None = engine.position
+        """Builds with ids up to this one are left from before; None once they are given up."""
         self._damaged: dict[int, int] = {}
         """Files that cannot be sealed, each with the version of which that is known."""
         self._told = ""
@@ -122,10 +125,15 @@ class Housekeeper:
 
     async def _round(self) -> bool:
         """One piece of each kind of work. True if there may be more."""
-        sealed = await self._seal_some()
+        if self._left_upto is not None:
+            unit = partial(give_up_left_builds, upto_id=self._left_upto)
+            await self._engine.write(unit, 0, is_housekeeping=True)
+            self._left_upto = None
         taken = await self._take_list_apart()
         released = await self._release_some()
         tidied = await self._engine.write(lambda tx: tx.tidy(), 0, is_housekeeping=True)
+        # On a full disk nothing can be sealed, and what makes room must not wait behind it.
+        sealed = self._engine.trouble is None and await self._seal_some()
         return sealed or taken or released or tidied
 
     # -- sealing

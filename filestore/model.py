@@ -36,13 +36,15 @@ class Limits:
     queue_bytes_max: int = 128 << 20
     changes_kept: int = 20_000
     seal_bytes: int = 256 << 10
-    log_bytes_soft: int = 4 << 20
+    log_bytes_soft: int = 16 << 20
     log_bytes_hard: int = 64 << 20
     wal_bytes_soft: int = 4 << 20
     wal_bytes_hard: int = 64 << 20
     cut_cache_bytes: int = 64 << 20
     readers: int = 3
     lease_s: float = 600.0
+    ballast_bytes: int = 0
+    """Kept free on the disk for the day it is full: see ballast.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ class Change(NamedTuple):
 
     `gap`: changes between the last one seen and `position` are not known any more; read again what
     matters. For `move_zone` and `copy_zone`, `zone` is the new name and `source` the old one.
-    `file_id`, with appends, names the file whatever its zone is called later.
+    `file_id`, with appends, names the file whatever its zone is called later; the file had
+    `first_line` lines before, and has `lines` more now.
     """
 
     position: int
@@ -122,6 +125,21 @@ class Change(NamedTuple):
     size: int | None = None
     source: str | None = None
     file_id: int | None = None
+    first_line: int | None = None
+    lines: int | None = None
+
+
+class Stats(NamedTuple):
+    """What the store has done since it was opened, and how much waits."""
+
+    commits: int = 0
+    units: int = 0
+    batch_units: int = 0
+    """Units in the last group commit."""
+    queue_units: int = 0
+    queue_bytes: int = 0
+    wal_bytes: int = 0
+    log_bytes: int = 0
 
 
 def check_zone_name(zone: str, operation: str) -> str:

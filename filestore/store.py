@@ -8,18 +8,28 @@ for what that means and what a crash leaves behind.
 """
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterable,
+    Mapping,
+)
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from blake3 import blake3
 
+from filestore.appending import append_lines_at_once
+from filestore.building import Building, Built, give_up_build
 from filestore.changes import Feed, Subscription, subscribe
-from filestore.chunking import Prepared, prepare
+from filestore.chunking import Prepared, prepare, prepare_stream, split_fixed
 from filestore.clock import Clock, system_clock
-from filestore.engine.base import Engine, ReadTx, ReadUnit
+from filestore.cuts import CutCache
+from filestore.engine.base import Engine, ReadTx, ReadUnit, Shortcut
 from filestore.engine.read_only import ReadOnlySqliteEngine
 from filestore.engine.sqlite import open_engine
 from filestore.engine.writer import Failpoint
@@ -48,6 +58,7 @@ from filestore.model import (
     Limits,
     LinePage,
     LinesAppended,
+    Stats,
     Sync,
     ZoneInfo,
     ZonePage,
@@ -55,7 +66,13 @@ from filestore.model import (
     check_zone_name,
 )
 from filestore.reading import ReadPlan, ReadTransaction, cut_range
-from filestore.transaction import Transaction, check_append, check_write, join_lines
+from filestore.sealing import size_max
+from filestore.transaction import (
+    Transaction,
+    check_append,
+    check_write,
+    join_lines,
+)
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -63,7 +80,8 @@ Unit = Callable[[A], Coroutine[Any, Any, T]]
 """A unit of work: an async function over a transaction, which awaits nothing else."""
 
 DATABASE_NAME = "zoned.db"
-CUT_COST_BYTES = 512
+ROWS_BYTES = 4096
+"""About what rows cost without content: not nothing, so that a full disk refuses them."""
 INLINE_BYTES_MAX = 32 << 10
 """Values up to this size are prepared on the event loop: cheaper than a way to a thread."""
 
@@ -78,7 +96,7 @@ class FileStore:
         self.folder_was_tightened = False
         self._feed = Feed(limits.changes_kept)
         self._leases = Leases(limits.lease_s)
-        self._cuts = _CutCache(limits.cut_cache_bytes)
+        self._cuts = CutCache(limits.cut_cache_bytes)
         self._closing: asyncio.Task[None] | None = None
         self._lock: FolderLock | None = None
         self._engine: Engine
@@ -98,13 +116,15 @@ class FileStore:
         clock: Clock = system_clock,
         limits: Limits | None = None,
         failpoint: Failpoint | None = None,
+        upgrade: Callable[[Path], object] | None = None,
     ) -> "FileStore":
         """Open the store in `data_dir`, making folder and database if missing (unless `read_only`).
 
         One process writes a folder at a time: raises LockedError naming the holder when it stays
         locked for `lock_wait_ms`. `read_only` takes no lock, writes nothing, and works beside a
         writer in any process. Raises NewerFormatError, ForeignDatabaseError, NetworkFileSystemError
-        with nothing touched.
+        with nothing touched, and FormatError for an older format; `upgrade` is called with the
+        folder, under its lock and before the database is opened, to bring it up to this one.
         """
         if sync not in ("full", "normal"):
             raise InvalidArgumentError(
@@ -124,6 +144,8 @@ class FileStore:
             refuse_network_file_system(store.data_dir)
             store._lock = await FolderLock.take(store.data_dir, kind, socket, lock_wait_ms)
         try:
+            if upgrade is not None:
+                await asyncio.to_thread(upgrade, store.data_dir)
             store._start(clock, failpoint)
         except BaseException:
             store._lock.release()
@@ -187,6 +209,11 @@ class FileStore:
         """Why this store takes no writes now, or None."""
         return self._engine.trouble
 
+    @property
+    def stats(self) -> Stats:
+        """Counters, for those who watch."""
+        return self._engine.stats
+
     # -- writing
 
     async def write(
@@ -211,6 +238,27 @@ class FileStore:
         """
         return await self._prepare(data, like)
 
+    async def prepare_stream(self, data: bytes) -> Prepared:
+        """Cut, hash and compress bytes that will not be replaced soon, for `tx.add_file`."""
+        kept = check_write(data, self.limits)
+        chunks = split_fixed(kept, size_max(self.limits.seal_bytes))
+        return await asyncio.to_thread(prepare_stream, chunks)
+
+    async def build(self, data: AsyncIterable[bytes]) -> Built:
+        """Store bytes of any number for `tx.add_file`, in constant memory, in many transactions.
+
+        Nobody sees them until then. What gets no name before the store is closed is released.
+        """
+        # It never has more than two batches under way, so it need not be turned away when busy.
+        write = partial(self._engine.write, is_housekeeping=True)
+        return await Building(write, size_max(self.limits.seal_bytes)).run(data)
+
+    async def give_up(self, built: Built) -> None:
+        """Release what was built and will get no name."""
+        await self._engine.write(lambda tx: give_up_build(tx, built.file_id), 0)
+        if self._housekeeper is not None:
+            self._housekeeper.wake_later()
+
     async def append(self, zone: str, name: str, data: bytes) -> Appended:
         """Add bytes at the end of a file, made if missing. Durable on return; all or nothing."""
         kept = check_append(data, self.limits)
@@ -227,15 +275,18 @@ class FileStore:
         check_zone_name(zone, "append_lines")
         check_file_name(name, "append_lines")
         data, count = join_lines(lines, self.limits)
+        key = (zone, name)
         return await self._write(
-            lambda tx: tx.append_kept_lines(zone, name, data, count), len(data)
+            lambda tx: tx.append_kept_lines(zone, name, data, count),
+            len(data),
+            lambda tx: append_lines_at_once(tx, key, data, count),
         )
 
     async def set_meta(
         self, zone: str, name: str | None, changes: Mapping[str, Json]
     ) -> Mapping[str, Json]:
         """Merge into the meta of a file, or of the zone if `name` is None; None deletes a key."""
-        return await self._write(lambda tx: tx.set_meta(zone, name, changes), 0)
+        return await self._write(lambda tx: tx.set_meta(zone, name, changes), ROWS_BYTES)
 
     async def delete_file(self, zone: str, name: str) -> bool:
         """Delete a file at once; space comes back in the background. False if there was none."""
@@ -247,27 +298,39 @@ class FileStore:
 
     async def copy_zone(self, src: str, dst: str) -> None:
         """Copy a zone without copying bytes."""
-        await self._write(lambda tx: tx.copy_zone(src, dst), 0)
+        await self._write(lambda tx: tx.copy_zone(src, dst), ROWS_BYTES)
 
     async def delete_zone(self, zone: str) -> bool:
         """Delete a zone with all its files. False if there was none."""
         return await self._write(lambda tx: tx.delete_zone(zone), 0)
 
-    async def transact(self, unit: Unit[Transaction, T], *, cost_bytes: int = 0) -> T:
-        """Run `unit` as one transaction over any zones and files: all or nothing, durable on
-        return.
+    def transact(
+        self,
+        unit: Unit[Transaction, T],
+        *,
+        cost_bytes: int = 0,
+        shortcut: Shortcut[T] | None = None,
+    ) -> Awaitable[T]:
+        """Run `unit` as one transaction over any zones and files: all or nothing, durable when the
+        result is there.
 
-        `unit` awaits nothing but the operations of the transaction it is given. An exception in it
-        undoes it and reaches the caller. `cost_bytes`: about how much it holds in memory, for the
-        bound on waiting writes.
+        It is queued by the call itself, so units run in the order of their calls, and what refuses
+        it (BusyError, ClosedError) is raised by the call. `unit` awaits nothing but the operations
+        of the transaction it is given. An exception in it undoes it and reaches whoever awaits the
+        result. `cost_bytes`: about how much it holds in memory, for the bound on waiting writes;
+        what costs nothing is taken on a full disk, in the room of the ballast.
+        `shortcut`: see the engine's.
         """
-        return await self._write(unit, cost_bytes)
+        return self._write(unit, cost_bytes, shortcut)
 
     # -- reading
 
-    async def view(self, unit: Unit[ReadTransaction, T]) -> T:
-        """Run `unit` on one committed state. It may run again: it must have no side effect."""
-        return await self._read(unit)
+    def view(self, unit: Unit[ReadTransaction, T]) -> Awaitable[T]:
+        """Run `unit` on one committed state. It may run again: it must have no side effect.
+
+        Queued by the call itself, like `transact`.
+        """
+        return self._read(unit)
 
     async def read(self, zone: str, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """Bytes of a file; beyond its end nothing. NotFoundError if there is none."""
@@ -353,6 +416,11 @@ class FileStore:
         """
         return subscribe(self._feed, prefix, since)
 
+    @property
+    def feed(self) -> Feed:
+        """Where the changes come from, for those who would rather be called than wait."""
+        return self._feed
+
     # -- upkeep
 
     async def tidy(self) -> None:
@@ -366,8 +434,16 @@ class FileStore:
 
     # -- parts
 
-    def _write(self, unit: Unit[Transaction, T], cost_bytes: int) -> Awaitable[T]:
-        return self._engine.write(lambda tx: unit(Transaction(tx, self.limits)), cost_bytes)
+    def _write(
+        self,
+        unit: Unit[Transaction, T],
+        cost_bytes: int,
+        shortcut: Shortcut[T] | None = None,
+    ) -> Awaitable[T]:
+        limits = self.limits
+        return self._engine.write(
+            lambda tx: unit(Transaction(tx, limits)), cost_bytes, shortcut=shortcut
+        )
 
     def _read(self, unit: Unit[ReadTransaction, T]) -> Awaitable[T]:
         return self._engine.read(lambda tx: unit(ReadTransaction(tx)))
@@ -390,32 +466,6 @@ class FileStore:
             self._housekeeper.wake()
         elif changes:
             self._housekeeper.wake_later()
-
-
-class _CutCache:
-    """The last cut of files that are written again and again, up to a bound in bytes."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self._cuts: OrderedDict[tuple[str, str], Prepared] = OrderedDict()
-
-    def get(self, key: tuple[str, str] | None) -> Prepared | None:
-        return self._cuts.get(key) if key is not None else None
-
-    def put(self, key: tuple[str, str] | None, prepared: Prepared) -> None:
-        if key is None:
-            return
-        old = self._cuts.pop(key, None)
-        self._bytes += _cost(prepared) - (_cost(old) if old else 0)
-        self._cuts[key] = prepared
-        while self._bytes > self._bytes_max:
-            self._bytes -= _cost(self._cuts.popitem(last=False)[1])
-
-
-def _cost(prepared: Prepared) -> int:
-    """About what it takes of memory: the bytes, plain and packed, and all that is around them."""
-    return 2 * prepared.size + CUT_COST_BYTES * (1 + len(prepared.pieces))
 
 
 def _batches(entries: list[Entry]) -> list[list[Entry]]:

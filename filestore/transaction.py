@@ -8,10 +8,10 @@ the one store-wide counter.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import orjson
-
+from filestore.appending import append_to
+from filestore.building import Built, take_built
 from filestore.chunking import Prepared, hash_bytes, prepare
-from filestore.engine.base import TailRecord, Tx
+from filestore.engine.base import Tx
 from filestore.engine.schema import row_check
 from filestore.errors import (
     AlreadyExistsError,
@@ -30,6 +30,7 @@ from filestore.lists import (
     replace_list,
     write_page,
 )
+from filestore.meta import encode_meta
 from filestore.model import (
     Appended,
     Change,
@@ -38,6 +39,7 @@ from filestore.model import (
     Json,
     Limits,
     LinesAppended,
+    ZoneInfo,
     check_file_name,
     check_zone_name,
 )
@@ -102,6 +104,55 @@ class Transaction(ReadTransaction):
         self._publish("write", zone, name, version, 0, prepared.size)
         return self.info(zone, saved)
 
+    async def add_file(
+        self,
+        zone: str,
+        name: str,
+        content: Prepared | Built,
+        *,
+        created_ms: int,
+        modified_ms: int,
+        meta: Mapping[str, Json] | None = None,
+    ) -> FileInfo:
+        """Make a file that has a past: its times and meta are given. The zone is made if missing.
+
+        `content` may be what `FileStore.build` has built. AlreadyExistsError if there is a file.
+        """
+        check_zone_name(zone, "add_file")
+        check_file_name(name, "add_file")
+        if await self.head(zone, name) is not None:
+            raise AlreadyExistsError("the file exists", operation="add_file", zone=zone, name=name)
+        blob = encode_meta(meta or {}, self._limits)
+        found = await self.zone_row(zone) or await self._make_zone(zone, created_ms, EMPTY_META)
+        if isinstance(content, Built):
+            await take_built(self._tx, content)
+            file_id, pages, ended = content.file_id, content.pages, content.ended
+        else:
+            file_id = self._tx.next_version()
+            entries = [
+                (piece.digest, len(piece.data), lines)
+                for piece, lines in zip(content.pieces, content.lines_ended, strict=True)
+            ]
+            pages = await replace_list(self._tx, file_id, 0, entries, content.pieces)
+            ended = sum(content.lines_ended)
+        row = FileRow(
+            file_id,
+            found.id,
+            name,
+            self._tx.next_version(),
+            content.size,
+            ended,
+            int(content.open),
+            created_ms,
+            modified_ms,
+            pages,
+            content.digest,
+            blob,
+        )
+        head = await self._insert(zone, row)
+        self._publish("write", zone, name, row.version, 0, row.size)
+        return self.info(zone, head)
+
     async def append(self, zone: str, name: str, data: bytes) -> Appended:
         """Add bytes at the end, making zone and file if missing."""
         check_zone_name(zone, "append")
@@ -111,7 +162,7 @@ class Transaction(ReadTransaction):
             return await self._append_nothing(zone, name)
         head = await self._head_to_append(zone, name)
         counter = await self.line_counter(zone, name, head.size, head.open)
-        version = await self._append(zone, head, data, counter.feed(data), counter.state)
+        version = append_to(self._tx, (zone, name), head, data, counter.feed(data), counter.state)
         return Appended(head.size, head.size + len(data), version)
 
     async def append_lines(
@@ -133,11 +184,11 @@ class Transaction(ReadTransaction):
             return LinesAppended(present.size, present.lines, 0, 0, present.version)
         head = await self._head_to_append(zone, name)
         if head.open is Open.NOTHING:
-            version = await self._append(zone, head, data, count, Open.NOTHING)
+            version = append_to(self._tx, (zone, name), head, data, count, Open.NOTHING)
             return LinesAppended(head.size, head.ended, count, len(data), version)
         # A torn last line is closed first, so that it never fuses with a new record.
         ended = count + head.open.counts
-        version = await self._append(zone, head, b"\n" + data, ended, Open.NOTHING)
+        version = append_to(self._tx, (zone, name), head, b"\n" + data, ended, Open.NOTHING)
         return LinesAppended(head.size + 1, head.lines, count, len(data), version)
 
     async def set_meta(
@@ -211,6 +262,13 @@ class Transaction(ReadTransaction):
         self._publish("delete_zone", zone, None, self._tx.next_version())
         return True
 
+    async def add_zone(self, zone: str, *, created_ms: int, meta: Mapping[str, Json]) -> ZoneInfo:
+        """Make a zone that has a past. AlreadyExistsError if there is one of that name."""
+        if await self.zone_row(check_zone_name(zone, "add_zone")) is not None:
+            raise AlreadyExistsError("the zone exists", operation="add_zone", zone=zone)
+        blob = encode_meta(meta, self._limits)
+        return (await self._make_zone(zone, created_ms, blob)).info()
+
     # -- sealing
 
     async def seal(self, zone: str, row: FileRow, sealed: Sealed) -> FileRow:
@@ -237,19 +295,6 @@ class Transaction(ReadTransaction):
         return await self.seal(zone, row, cut_stream(plan, self._limits.seal_bytes))
 
     # -- parts
-
-    async def _append(self, zone: str, head: Head, data: bytes, ended: int, state: Open) -> int:
-        tx, row, offset, now = self._tx, head.row, head.size, self._tx.now_ms()
-        version = tx.next_version()
-        record = TailRecord(version, offset, head.ended, ended, state, now, data)
-        await tx.tail_append(row.id, record)
-        size = offset + len(data)
-        after = Head(row, version, size, head.ended + ended, state, now, None)
-        tx.heads[zone, row.name] = after
-        tx.publish(
-            Change(version, "append", zone, row.name, version, offset, len(data), None, row.id)
-        )
-        return version
 
     async def _append_nothing(self, zone: str, name: str) -> Appended:
         head = await self.head(zone, name)
@@ -386,7 +431,7 @@ class Transaction(ReadTransaction):
 
 def join_lines(lines: Iterable[str | bytes], limits: Limits) -> tuple[bytes, int]:
     """Turn the caller's lines into the bytes to append, and their count."""
-    if isinstance(lines, str | bytes):
+    if isinstance(lines, (str, bytes)):
         raise InvalidArgumentError("lines must be a list of lines", operation="append_lines")
     try:
         kept = split_lines(lines)
@@ -396,8 +441,8 @@ def join_lines(lines: Iterable[str | bytes], limits: Limits) -> tuple[bytes, int
         ) from error
     if not kept:
         return b"", 0
-    data = b"\n".join(kept) + b"\n"
-    return check_append(data, limits), len(kept)
+    kept.append(b"")
+    return _within(b"\n".join(kept), limits.append_bytes_max, "append"), len(kept) - 1
 
 
 def check_append(data: bytes, limits: Limits) -> bytes:
@@ -416,29 +461,15 @@ def _check_bytes(data: bytes, limit: int, operation: str) -> bytes:
         raise InvalidArgumentError(
             f"data must be bytes, not {type(data).__name__}", operation=operation
         )
-    kept = bytes(data)
-    if len(kept) > limit:
+    return _within(bytes(data), limit, operation)
+
+
+def _within(data: bytes, limit: int, operation: str) -> bytes:
+    if len(data) > limit:
         raise TooLargeError(
-            f"{len(kept)} bytes are more than one {operation} takes ({limit})",
+            f"{len(data)} bytes are more than one {operation} takes ({limit})",
             limit=limit,
             operation=operation,
             hint="store it in smaller parts",
         )
-    return kept
-
-
-def encode_meta(meta: Mapping[str, Json], limits: Limits) -> bytes:
-    """Meta as stored bytes."""
-    try:
-        blob = orjson.dumps(meta, option=orjson.OPT_SORT_KEYS)
-        if orjson.loads(blob) != meta:
-            raise TypeError("it does not come back as it was")  # NaN would become null
-    except TypeError as error:
-        raise InvalidArgumentError(f"meta must be JSON: {error}", operation="set_meta") from error
-    if len(blob) > limits.meta_bytes_max:
-        raise TooLargeError(
-            f"{len(blob)} bytes of meta are more than {limits.meta_bytes_max}",
-            limit=limits.meta_bytes_max,
-            operation="set_meta",
-        )
-    return blob
+    return data

@@ -9,7 +9,6 @@ command imports this module, so it imports little; what only some need is import
 """
 
 import os
-import re
 import stat
 import sys
 from collections.abc import Iterable, Mapping
@@ -17,69 +16,26 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from srv.settings import (
+    DAY_S,
+    GIB,
+    KIB,
+    MIB,
+    ConfigError,
+    Kind,
+    NumberKind,
+    Setting,
+    absolute,
+    checked,
+    fits_socket,
+    path_text,
+    size_text,
+    wrong,
+)
+
 FILE_NAME = "zoned.toml"
 FILE_BYTES_MAX = 1 << 20
 SOCKET_NAME = "zoned.sock"
-SOCKET_PATH_BYTES_MAX = 107
-"""The kernel's limit on the path of a unix socket."""
-LIST_ITEMS_MAX = 64
-
-_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
-_UNITS = {"": 1, "b": 1, "kib": _KIB, "mib": _MIB, "gib": _GIB}
-# Eighteen digits are more than any limit, and few enough for `int` to take without complaint.
-_COUNT = re.compile(r"-?[0-9]{1,18}")
-_SIZE = re.compile(r"(-?[0-9]{1,18}) ?(|B|KiB|MiB|GiB)", re.IGNORECASE)
-_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-_ITEMS = {
-    "host names": re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?"),
-    "origins": re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9_.\[\]:-]+"),
-}
-
-Kind = Literal["folder", "host", "socket", "choice", "boolean", "host names", "origins"]
-NumberKind = Literal["count", "size"]
-
-
-class ConfigError(Exception):
-    """The configuration cannot be used. One printable line, which says what to do."""
-
-    def __init__(self, text: str) -> None:
-        # Paths and values come from outside: no line break and no terminal code gets through.
-        super().__init__("".join(c if c.isprintable() else repr(c)[1:-1] for c in text))
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What is known of a field of `Config`: its `metadata["setting"]`."""
-
-    kind: Kind | NumberKind
-    about: str
-    least: int = 0
-    most: int = 0
-    choices: tuple[str, ...] = ()
-
-    @property
-    def rule(self) -> str:
-        """What a value must be, to be read after "must be"."""
-        match self.kind:
-            case "count":
-                return f"a whole number from {self.least} to {self.most}"
-            case "size":
-                low, high = size_text(self.least), size_text(self.most)
-                return f'a size from {low} to {high}, as bytes or like "64 MiB"'
-            case "choice":
-                return "one of " + ", ".join(self.choices)
-            case "boolean":
-                return "true or false"
-            case "host":
-                return "a loopback address (127.0.0.1, ::1 or localhost): only loopback is served"
-            case "socket":
-                return f'"none", or a path of at most {SOCKET_PATH_BYTES_MAX} bytes'
-            case "folder":
-                return "the path of a folder"
-            case "host names":
-                return f'at most {LIST_ITEMS_MAX} host names without port, like "box.example"'
-            case "origins":
-                return f'at most {LIST_ITEMS_MAX} origins, like "http://box.example:8080"'
 
 
 def _known(kind: Kind, about: str, *choices: str) -> dict[str, Setting]:
@@ -110,7 +66,8 @@ class Config:
         metadata=_known("choice", "full: survives power loss; normal: a crash", "full", "normal"),
     )
     migrate: bool = field(
-        default=True, metadata=_known("boolean", "bring older data to the current format at start")
+        default=True,
+        metadata=_known("boolean", "bring older data in at start, and older formats up"),
     )
     allowed_hosts: tuple[str, ...] = field(
         default=(), metadata=_known("host names", "further names accepted in the Host header")
@@ -124,13 +81,13 @@ class Config:
     )
     # The upper bounds of state and line are what the store takes in one write and one append.
     message_bytes_max: int = field(
-        default=64 * _MIB, metadata=_number("size", "one RPC message", _KIB, 256 * _MIB)
+        default=64 * MIB, metadata=_number("size", "one RPC message", KIB, 256 * MIB)
     )
     state_bytes_max: int = field(
-        default=48 * _MIB, metadata=_number("size", "the state of one session", 1, 256 * _MIB)
+        default=48 * MIB, metadata=_number("size", "the state of one session", 1, 256 * MIB)
     )
     line_bytes_max: int = field(
-        default=8 * _MIB, metadata=_number("size", "one line of output", 1, 64 * _MIB)
+        default=8 * MIB, metadata=_number("size", "one line of output", 1, 64 * MIB)
     )
     lines_per_append_max: int = field(
         default=10_000, metadata=_number("count", "lines in one append", 1, 1_000_000)
@@ -150,11 +107,29 @@ class Config:
         metadata=_number("count", "waiting events per subscriber, then a gap", 1, 1_000_000),
     )
     queue_bytes_max: int = field(
-        default=128 * _MIB, metadata=_number("size", "all waiting writes", _KIB, 16 * _GIB)
+        default=128 * MIB, metadata=_number("size", "all waiting writes", KIB, 16 * GIB)
     )
     held_bytes_max: int = field(
-        default=256 * _MIB,
-        metadata=_number("size", "all requests held by the daemon", _KIB, 64 * _GIB),
+        default=256 * MIB,
+        metadata=_number("size", "all requests held by the daemon", KIB, 64 * GIB),
+    )
+    ballast_bytes: int = field(
+        default=16 * MIB,
+        metadata=_number("size", "space kept for the day the disk is full; 0: none", 0, GIB),
+    )
+    low_space_bytes: int = field(
+        default=512 * MIB,
+        metadata=_number("size", "warn when the disk has less free; 0: never", 0, 1024 * GIB),
+    )
+    backup_every: int = field(
+        default=0,
+        metadata=_number("duration", "time between backups by the daemon; 0: none", 0, 366 * DAY_S),
+    )
+    backup_keep: int = field(
+        default=7, metadata=_number("count", "how many of those backups are kept", 1, 1000)
+    )
+    backup_dir: str = field(
+        default="", metadata=_known("place", "their folder; empty: backups in the data folder")
     )
     header_timeout_s: int = field(
         default=10, metadata=_number("count", "seconds a client has to send its headers", 1, 3600)
@@ -184,18 +159,18 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Loaded:
     assert flags.keys() <= SETTINGS.keys(), "a flag is named after its setting"
     data_dir, data_dir_source = _data_dir(flags, environ)
     file = data_dir / FILE_NAME
-    values: dict[str, Any] = {"data_dir": data_dir}  # `_checked` makes each of its field's type.
+    values: dict[str, Any] = {"data_dir": data_dir}  # `checked` makes each of its field's type.
     sources = dict.fromkeys(SETTINGS, "default") | {"data_dir": data_dir_source}
     for name, value in _read_file(file).items():
-        values[name] = _checked(name, value, str(file), data_dir)
+        values[name] = checked(SETTINGS[name], name, value, str(file), data_dir)
         sources[name] = str(file)
     for name, text in _read_environment(environ).items():
         sources[name] = f"environment {_variable(name)}"
-        values[name] = _checked(name, text, sources[name], None)
+        values[name] = checked(SETTINGS[name], name, text, sources[name], None)
     for name, value in flags.items():
         if name != "data_dir":
             sources[name] = _flag_source(name, value)
-            values[name] = _checked(name, value, sources[name], None)
+            values[name] = checked(SETTINGS[name], name, value, sources[name], None)
     config = Config(**values)
     for larger in ("queue_bytes_max", "held_bytes_max"):
         _check_order(config, sources, "message_bytes_max", larger)
@@ -217,12 +192,12 @@ def socket_path(config: Config, environ: Mapping[str, str] = os.environ) -> Path
     if config.socket == "none":
         return None
     if config.socket:
-        if not _fits_socket(Path(config.socket)):
-            raise _wrong("socket", config.socket, "")
+        if not fits_socket(Path(config.socket)):
+            raise wrong(SETTINGS["socket"], "socket", config.socket, "")
         return Path(config.socket)
     folder = os.path.realpath(config.data_dir)
     path = Path(folder, SOCKET_NAME)
-    return path if _fits_socket(path) else _runtime_socket(folder, environ)
+    return path if fits_socket(path) else _runtime_socket(folder, environ)
 
 
 def _runtime_socket(folder: str, environ: Mapping[str, str]) -> Path:
@@ -231,17 +206,9 @@ def _runtime_socket(folder: str, environ: Mapping[str, str]) -> Path:
     name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:16] + ".sock"
     if runtime := _base_folder(environ, "XDG_RUNTIME_DIR"):
         path = runtime / "zoned" / name
-        if _fits_socket(path):
+        if fits_socket(path):
             return path
     return Path(f"/tmp/zoned-{os.getuid()}", name)
-
-
-def size_text(size: int) -> str:
-    """`67108864` as `64 MiB`; a size that is no whole number of units stays in bytes."""
-    for unit, unit_bytes in (("GiB", _GIB), ("MiB", _MIB), ("KiB", _KIB)):
-        if size and size % unit_bytes == 0:
-            return f"{size // unit_bytes} {unit}"
-    return f"{size} B"
 
 
 def _data_dir(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[Path, str]:
@@ -256,10 +223,10 @@ def _data_dir(flags: Mapping[str, object], environ: Mapping[str, str]) -> tuple[
 
 
 def _folder(value: object, source: str) -> Path:
-    text = _path_text(value)
+    text = path_text(value)
     if not text:
-        raise _wrong("data_dir", value, source)
-    return _absolute(text, "data_dir", source)
+        raise wrong(SETTINGS["data_dir"], "data_dir", value, source)
+    return absolute(text, "data_dir", source)
 
 
 def _user_data_folder(environ: Mapping[str, str]) -> Path:
@@ -275,16 +242,6 @@ def _base_folder(environ: Mapping[str, str], name: str) -> Path | None:
     """The folder in this variable. A relative one is ignored, as the XDG specification asks."""
     path = environ.get(name, "")
     return Path(path) if os.path.isabs(path) else None
-
-
-def _absolute(path: str, name: str, source: str) -> Path:
-    try:
-        return Path(path).absolute()
-    except OSError as error:
-        raise ConfigError(
-            f"{name} ({source}) is relative to a current folder that is gone: "
-            "give an absolute path, or change to another folder"
-        ) from error
 
 
 def _read_file(file: Path) -> dict[str, object]:
@@ -303,6 +260,12 @@ def _read_file(file: Path) -> dict[str, object]:
         raise ConfigError(f"{file} is not valid TOML: {error}; mend it") from error
     except RecursionError as error:
         raise ConfigError(f"{file} is nested too deeply: settings stand at its top") from error
+    for group, inner in list(table.items()):
+        is_group = any(name.startswith(f"{group}_") for name in SETTINGS)
+        if isinstance(inner, dict) and is_group:
+            # `backup.every` is another way to write `backup_every`.
+            del table[group]
+            table |= {f"{group}_{name}": value for name, value in inner.items()}
     if "data_dir" in table:
         raise ConfigError(
             f"data_dir cannot be set in {file}, which lies in that folder: "
@@ -321,6 +284,10 @@ def _content(file: Path) -> bytes | None:
             content = stream.read(FILE_BYTES_MAX + 1) if is_file else b""
     except FileNotFoundError:
         return None
+    except NotADirectoryError as error:
+        raise ConfigError(
+            f"the data folder {file.parent} is not a folder: choose another with --data-dir"
+        ) from error
     except IsADirectoryError:
         is_file, content = False, b""
     except OSError as error:
@@ -357,99 +324,6 @@ def _flag_source(name: str, value: object) -> str:
     return f"flag --{prefix}{name.replace('_', '-')}"
 
 
-def _checked(name: str, value: object, source: str, file_folder: Path | None) -> object:
-    """The value as its field holds it. `file_folder` is given for a value from the file there.
-
-    Only outside the file may a number, a boolean or a list be text: TOML can say what it means.
-    """
-    setting, may_be_text = SETTINGS[name], file_folder is None
-    match setting.kind:
-        case "count" | "size":
-            number = _as_number(value, setting.kind, may_be_text)
-            is_right = number is not None and setting.least <= number <= setting.most
-            found: object = number if is_right else None
-        case "boolean":
-            found = _as_boolean(value, may_be_text)
-        case "choice":
-            found = value if value in setting.choices else None
-        case "host":
-            found = value if isinstance(value, str) and _is_loopback(value) else None
-        case "socket":
-            found = _as_socket(value, source, file_folder)
-        case "host names" | "origins":
-            return _as_list(name, value, source, may_be_text)
-        case "folder":
-            raise AssertionError("the data folder is found before all else")
-    if found is None:
-        raise _wrong(name, value, source)
-    return found
-
-
-def _as_number(value: object, kind: NumberKind, may_be_text: bool) -> int | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if not isinstance(value, str):
-        return None
-    if kind == "size":
-        found = _SIZE.fullmatch(value.strip())
-        return int(found[1]) * _UNITS[found[2].lower()] if found else None
-    return int(value) if may_be_text and _COUNT.fullmatch(value.strip()) else None
-
-
-def _as_boolean(value: object, may_be_text: bool) -> bool | None:
-    if isinstance(value, bool):
-        return value
-    is_text = may_be_text and isinstance(value, str)
-    return _BOOLEANS.get(str(value).strip().lower()) if is_text else None
-
-
-def _is_loopback(host: str) -> bool:
-    if host in ("127.0.0.1", "localhost"):
-        return True
-    import ipaddress
-
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    # An address with a scope, or an IPv4 address in IPv6 clothes, is not what sockets bind to.
-    is_plain = isinstance(address, ipaddress.IPv4Address) or int(address) == 1
-    return address.is_loopback and is_plain and "%" not in host
-
-
-def _as_socket(value: object, source: str, file_folder: Path | None) -> str | None:
-    text = _path_text(value)
-    if text is None or text in ("", "none"):
-        return text
-    # From the file it means the same in whatever folder a command runs, so not the current one.
-    path = file_folder / text if file_folder else _absolute(text, "socket", source)
-    return str(path) if _fits_socket(path) else None
-
-
-def _path_text(value: object) -> str | None:
-    text = str(value) if isinstance(value, str | Path) else None
-    return None if text is None or "\0" in text else text
-
-
-def _fits_socket(path: Path) -> bool:
-    return len(os.fsencode(path)) <= SOCKET_PATH_BYTES_MAX
-
-
-def _as_list(name: str, value: object, source: str, may_be_text: bool) -> tuple[str, ...]:
-    pattern = _ITEMS[SETTINGS[name].kind]
-    if may_be_text and isinstance(value, str):
-        value = [item.strip() for item in value.split(",")] if value.strip() else []
-    if not isinstance(value, list | tuple) or len(value) > LIST_ITEMS_MAX:
-        raise _wrong(name, value, source)
-    items: dict[str, None] = {}
-    for item in value:
-        # Browsers send both in lower case, so they are compared in lower case.
-        if not isinstance(item, str) or not pattern.fullmatch(item.lower()):
-            raise _wrong(name, item, source)
-        items[item.lower()] = None
-    return tuple(items)
-
-
 def _check_order(config: Config, sources: Mapping[str, str], smaller: str, larger: str) -> None:
     """What must hold a whole message is no smaller than one, or it would wait for ever."""
     low, high = getattr(config, smaller), getattr(config, larger)
@@ -460,32 +334,8 @@ def _check_order(config: Config, sources: Mapping[str, str], smaller: str, large
         )
 
 
-def _wrong(name: str, value: object, source: str) -> ConfigError:
-    where = f" ({source})" if source else ""
-    return ConfigError(f"{name}{where} must be {SETTINGS[name].rule}; it is {_shown(value)}")
-
-
 def _unknown(unknown: Iterable[str], where: str, known: Iterable[str]) -> ConfigError:
     shown = ", ".join(name if len(name) <= 60 else name[:60] + "…" for name in sorted(unknown)[:5])
     return ConfigError(
         f"unknown setting{where}: {shown}; remove or rename it; known are {', '.join(known)}"
     )
-
-
-def _shown(value: object) -> str:
-    """The value for a message: never long, and safe for what `repr` cannot take, deep or huge."""
-    match value:
-        case str():
-            return repr(value if len(value) <= 60 else value[:60] + "…")
-        case bool():
-            return str(value).lower()
-        case int() if value.bit_length() > 64:
-            return "a far larger number"
-        case int() | float():
-            return str(value)
-        case list() | tuple():
-            return f"a list of {len(value)}"
-        case dict():
-            return "a table"
-        case _:
-            return f"a {type(value).__name__}"

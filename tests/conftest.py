@@ -11,6 +11,7 @@ engine take `database`, and are skipped on any other.
 import asyncio
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -31,6 +32,9 @@ TIDY_S_MAX = 20.0
 # The same examples at every run: a red build is red for everyone, and nothing is kept on disk.
 settings.register_profile("zoned", derandomize=True, deadline=None, database=None)
 settings.load_profile("zoned")
+
+# What a shell starts in the background ignores interrupts, and so would every command under test.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

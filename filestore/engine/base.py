@@ -17,12 +17,27 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString, NamedTuple, Protocol, TypeVar
 
+from filestore.errors import CorruptionError
 from filestore.lines import Open
-from filestore.model import Change
+from filestore.model import Change, Stats
 
 T = TypeVar("T")
 Value = int | str | bytes | None
 Row = tuple[Any, ...]
+
+
+def forward(before: Value | Row, after: Value | Row) -> None:
+    """Refuse to read on from `after` unless it lies behind `before`.
+
+    In a damaged table rows may stand out of order; whoever reads page by page, each from where the
+    last one ended, would then read the same pages for ever.
+    """
+    try:
+        is_forward = after > before  # type: ignore[operator]  # of one kind, unless damaged
+    except TypeError:
+        is_forward = False
+    if not is_forward:
+        raise CorruptionError("rows of a table are out of order")
 
 
 class TailRecord(NamedTuple):
@@ -71,6 +86,9 @@ class ReadTx(Protocol):
     async def tail_damage(self, file_id: int) -> Damage | None:
         """Set when appended bytes of this file were found damaged."""
 
+    async def table_flaws(self) -> list[str]:
+        """What the database itself finds wrong with its tables and indexes; it reads all of it."""
+
     def hold_tails(self) -> None:
         """Keep all tails as they are until the unit ends, for a unit that takes long."""
 
@@ -90,7 +108,7 @@ class Tx(ReadTx, Protocol):
     async def execute_many(self, sql: LiteralString, rows: Sequence[Sequence[Value]]) -> None:
         """Run one statement for each row of parameters."""
 
-    async def tail_append(self, file_id: int, record: TailRecord) -> None:
+    def tail_append(self, file_id: int, record: TailRecord) -> None:
         """Add bytes to a tail; durable when the unit is committed."""
 
     async def tail_drop(self, file_id: int, upto_version: int) -> None:
@@ -102,12 +120,18 @@ class Tx(ReadTx, Protocol):
     async def tidy(self) -> bool:
         """Give back space that the engine holds, a little at a time. True if there is more."""
 
+    async def shrink(self) -> bool:
+        """Give free space back to the disk at once, a little at a time. True if there was some."""
+
     def publish(self, change: Change) -> None:
         """Announce `change` once the unit is committed."""
 
 
 ReadUnit = Callable[[ReadTx], Coroutine[Any, Any, T]]
 WriteUnit = Callable[[Tx], Coroutine[Any, Any, T]]
+Shortcut = Callable[[Tx], T | None]
+"""A plain function that does what a unit does if memory holds all it needs, and else does nothing
+and returns None. It never raises. An engine that has no use for it runs the unit."""
 
 
 class Engine(Protocol):
@@ -125,10 +149,19 @@ class Engine(Protocol):
     def needs_sealing(self) -> bool:
         """True when the last commit left tails that should be sealed soon."""
 
+    @property
+    def stats(self) -> Stats:
+        """Counters, for those who watch."""
+
     def write(
-        self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
+        self,
+        unit: WriteUnit[T],
+        cost_bytes: int,
+        *,
+        shortcut: Shortcut[T] | None = None,
+        is_housekeeping: bool = False,
     ) -> Awaitable[T]:
-        """Run `unit` in a transaction; durable when the result is there.
+        """Run `unit`, or its shortcut, in a transaction; durable when the result is there.
 
         Cancelling the caller never cancels a unit that was taken. BusyError when too much is
         waiting; housekeeping is let through, since it is what makes room.

@@ -1,7 +1,8 @@
 """The database file: how it is made, recognised, refused, and looked at before anyone trusts it.
 
 Made beside and renamed into place, so a crash leaves either nothing or a whole empty store. What is
-not ours or newer is refused without being touched.
+not ours, newer, or older is refused without being touched; to bring an older one up to this format
+is the business of the migrations.
 """
 
 import os
@@ -21,9 +22,14 @@ from filestore.errors import (
 )
 from filestore.files import FILE_MODE, sync_folder, translated_os_errors
 
+RESTORED_SUFFIX = ".restored"
+"""What stands beside the place of a database while it is being restored (restoring.py)."""
 
-def connect_read_only(path: Path, *, is_immutable: bool) -> driver.Connection:
-    """Connect without writing; refuses what is not ours."""
+
+def connect_read_only(
+    path: Path, *, is_immutable: bool, may_be_older: bool = False, is_shm_read_only: bool = False
+) -> driver.Connection:
+    """Connect without writing; refuses what is not ours, and an older format unless told."""
     if not os.path.lexists(path):
         raise NotFoundError(
             f"there is no store at {str(path)!r}",
@@ -31,17 +37,21 @@ def connect_read_only(path: Path, *, is_immutable: bool) -> driver.Connection:
             hint="start `zoned serve` once to make one",
         )
     _refuse_unless_plain(path)
-    connection = driver.connect(path, read_only=True, immutable=is_immutable)
+    connection = driver.connect(
+        path, read_only=True, immutable=is_immutable, is_shm_read_only=is_shm_read_only
+    )
     try:
-        _check_identity(path, connection)
+        version = _check_identity(path, connection)
+        if not may_be_older:
+            refuse_older(path, version)
     except StoreError:
         connection.close()
         raise
     return connection
 
 
-def check_header(path: Path) -> None:
-    """Refuse, untouched, a file that is not ours or is of a newer format.
+def check_header(path: Path) -> int:
+    """Refuse, untouched, a file that is not ours or is of a newer format. Returns its format.
 
     Reads the file's first bytes itself: letting SQLite open a stranger's database could change it.
     A process that has the database open must not do this (closing any descriptor drops its POSIX
@@ -67,11 +77,15 @@ def check_header(path: Path) -> None:
         raise CorruptionError(
             f"the database file was cut short: {stored} of {wanted} bytes", operation="open"
         )
+    return version
 
 
 def _refuse_unless_plain(path: Path) -> None:
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise ForeignDatabaseError(f"{str(path)!r} is not a plain file", operation="open")
+    """The file, and what SQLite would put beside it and follows without a look."""
+    for suffix in ("", "-wal", "-shm"):
+        each = path.with_name(path.name + suffix)
+        if os.path.lexists(each) and not stat.S_ISREG(each.lstat().st_mode):
+            raise ForeignDatabaseError(f"{str(each)!r} is not a plain file", operation="open")
 
 
 def untouched(path: Path) -> tuple[int, int, int] | None:
@@ -89,11 +103,12 @@ def wal_bytes(path: Path) -> int:
         return 0
 
 
-def _check_identity(path: Path, connection: driver.Connection) -> None:
+def _check_identity(path: Path, connection: driver.Connection) -> int:
     with driver.translated("open"):
         (application_id,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
     _refuse_unless_ours(path, application_id, version)
+    return int(version)
 
 
 def _refuse_unless_ours(path: Path, application_id: int, version: int) -> None:
@@ -109,12 +124,35 @@ def _refuse_unless_ours(path: Path, application_id: int, version: int) -> None:
         )
 
 
+def refuse_older(path: Path, version: int) -> None:
+    """Raise if the database is of an older format than this release works with."""
+    if version < schema.FORMAT_VERSION:
+        raise FormatError(
+            f"{str(path)!r} has format {version}, this release works with {schema.FORMAT_VERSION}",
+            operation="open",
+            hint="run `zoned migrate up`",
+        )
+
+
+def check_steps(connection: driver.Connection) -> None:
+    """Raise unless exactly the steps of this format are noted as applied."""
+    rows = connection.execute("SELECT number, name FROM format_step ORDER BY number").fetchall()
+    if rows and rows[-1][0] > schema.FORMAT_VERSION:
+        raise NewerFormatError(
+            f"step {rows[-1][1]!a} was applied to the database, which this release does not know",
+            operation="open",
+        )
+    if rows != list(enumerate(schema.STEPS, 1)):
+        raise CorruptionError("the notes of applied steps are not those of this format")
+
+
 def check_start(connection: driver.Connection, path: Path) -> None:
     """The check at start: bounded, whatever the size of the store. Raises on the first problem."""
-    _check_identity(path, connection)
+    refuse_older(path, _check_identity(path, connection))
     tables = connection.execute("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL").fetchall()
     if sorted(sql for (sql,) in tables) != sorted(schema.TABLES):
         raise CorruptionError("the tables are not those of this format", operation="open")
+    check_steps(connection)
     # A damaged page could hide rows without a trace. The log is small, and nothing else tells which
     # appends there were.
     (found,) = connection.execute("PRAGMA quick_check(log)").fetchone()
@@ -122,8 +160,16 @@ def check_start(connection: driver.Connection, path: Path) -> None:
         raise CorruptionError(f"the log is damaged: {found}", operation="open")
 
 
-def create(path: Path) -> None:
-    """Make an empty store beside `path` and rename it into place."""
+def create(path: Path, now_ms: int, counter: int = 1) -> None:
+    """Make an empty store beside `path` and rename it into place. `counter`: where its store-wide
+    counter begins."""
+    if os.path.lexists(path.with_name(path.name + RESTORED_SUFFIX)):
+        # In the middle of being restored; an empty store would pass for the one that was there.
+        raise FormatError(
+            f"{str(path)!r} is missing: a restore was not finished",
+            operation="open",
+            hint="run `zoned restore-backup` again; what was there is in the folder `backups`",
+        )
     if wal_bytes(path):
         # SQLite would apply it to whatever database stands beside it.
         raise FormatError(
@@ -143,7 +189,11 @@ def create(path: Path) -> None:
             ("PRAGMA auto_vacuum = INCREMENTAL", ()),
             ("BEGIN IMMEDIATE", ()),
             *((sql, ()) for sql in schema.TABLES),
-            ("INSERT INTO log VALUES (1, ?)", (encode(1, ()),)),
+            ("INSERT INTO log VALUES (?, ?)", (counter, encode(counter, ()))),
+            *(
+                ("INSERT INTO format_step VALUES (?, ?, ?)", (number, name, now_ms))
+                for number, name in enumerate(schema.STEPS, 1)
+            ),
             (f"PRAGMA application_id = {schema.APPLICATION_ID}", ()),
             (f"PRAGMA user_version = {schema.FORMAT_VERSION}", ()),
             ("COMMIT", ()),

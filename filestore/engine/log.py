@@ -135,7 +135,7 @@ def _lost_record(seq: int, row: bytes, index: int) -> Damage:
 def _unreadable(seq: int) -> CorruptionError:
     return CorruptionError(
         f"row {seq} of the log is unreadable: appends of unknown files are lost",
-        hint="restore from a backup",
+        hint="`zoned repair` saves the rest, or restore from a backup",
     )
 
 
@@ -242,7 +242,10 @@ class LogRows:
         self._last = seq
         self.bytes += size
         for file_id, version in versions.items():
-            self._needed.setdefault(file_id, deque()).append((version, seq))
+            needed = self._needed.get(file_id)
+            if needed is None:
+                needed = self._needed[file_id] = deque()
+            needed.append((version, seq))
         if not versions:
             self._free.append(seq)
 

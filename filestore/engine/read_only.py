@@ -8,12 +8,12 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from filestore.engine import driver
-from filestore.engine.base import ReadUnit, T, WriteUnit
+from filestore.engine.base import ReadUnit, Shortcut, T, WriteUnit
 from filestore.engine.database import connect_read_only, untouched
 from filestore.engine.log import LOG_ROWS, Tails
 from filestore.engine.readers import Readers
 from filestore.errors import ReadOnlyError
-from filestore.model import Limits
+from filestore.model import Limits, Stats
 
 VIEW_BYTES_MIN = 1 << 20
 
@@ -24,6 +24,7 @@ class ReadOnlySqliteEngine:
     def __init__(self, path: Path, limits: Limits) -> None:
         self.trouble: str | None = "opened read-only"
         self.needs_sealing = False
+        self.stats = Stats()
         self._path = path
         self._views: dict[int, _LogView] = {}
         self._readers = Readers(self._connect, self._view, self._is_current, limits.readers)
@@ -33,7 +34,12 @@ class ReadOnlySqliteEngine:
         return max((view.seq for view in self._views.values()), default=0)
 
     def write(
-        self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
+        self,
+        unit: WriteUnit[T],
+        cost_bytes: int,
+        *,
+        shortcut: Shortcut[T] | None = None,
+        is_housekeeping: bool = False,
     ) -> Awaitable[T]:
         raise ReadOnlyError("the store was opened read-only")
 

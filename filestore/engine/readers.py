@@ -53,6 +53,10 @@ class ReaderTx:
             raise _StaleError
         return records
 
+    async def table_flaws(self) -> list[str]:
+        rows = await self.fetch(driver.INTEGRITY_CHECK)
+        return [flaw for (flaw,) in rows if flaw != "ok"]
+
     def hold_tails(self) -> None:
         self._tails = self._tails.held()
 
@@ -143,18 +147,26 @@ class Readers:
             unit, future = job
             if future.cancelled():
                 continue
-            with self._gate:
-                self._gate.wait_for(lambda: not self._paused)
-                self._active += 1
+            self._enter()
             try:
                 result, error = self._attempt(index, unit), None
             except BaseException as raised:  # the caller's to handle, on its own thread
                 result, error = None, raised
             finally:
-                with self._gate:
-                    self._active -= 1
-                    self._gate.notify_all()
+                self._leave()
             deliver(self._loop, [(future, result, error)])
+
+    def _enter(self) -> None:
+        with self._gate:
+            while self._paused:
+                self._gate.wait()
+            self._active += 1
+
+    def _leave(self) -> None:
+        with self._gate:
+            self._active -= 1
+            if self._paused:
+                self._gate.notify_all()
 
     def _attempt(self, index: int, unit: ReadUnit[T]) -> T:
         for _ in range(SNAPSHOT_RETRIES_MAX):

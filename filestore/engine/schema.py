@@ -1,4 +1,4 @@
-"""The tables of format 1, and how a database is recognised as ours. See
+"""The tables of format 2, and how a database is recognised as ours. See
 docs/specs/0001-store-format.md.
 
 `file` and `zone` rows, and `list` pages, carry a check (XXH3-64) of their own content; chunks are
@@ -15,7 +15,9 @@ from xxhash import xxh3_64_digest
 
 APPLICATION_ID = 0x7A6F6E64
 """ASCII `zond`, in the header of every database we make."""
-FORMAT_VERSION = 1
+STEPS = ("f0001_first_tables", "f0002_ledger")
+"""How the tables came about; each step has its row in `format_step`."""
+FORMAT_VERSION = len(STEPS)
 PAGE_BYTES = 4096
 
 LIST_PAGE_BITS = 20
@@ -60,6 +62,15 @@ TABLES: tuple[LiteralString, ...] = (
     "CREATE UNIQUE INDEX session_archived ON session (definition_id, archived_ms)",
     """CREATE TABLE agent (
         definition_id TEXT PRIMARY KEY, archives INTEGER NOT NULL, row_check BLOB NOT NULL)""",
+    """CREATE TABLE format_step (
+        number INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_ms INTEGER NOT NULL)""",
+    """CREATE TABLE building (
+        file_id INTEGER PRIMARY KEY, pages INTEGER NOT NULL, row_check BLOB NOT NULL)""",
+    """CREATE TABLE ledger (
+        source TEXT NOT NULL, zone TEXT NOT NULL, name TEXT NOT NULL, size INTEGER NOT NULL,
+        modified_ms INTEGER NOT NULL, outcome TEXT NOT NULL, target TEXT NOT NULL, version INTEGER
+        NOT NULL, stored INTEGER NOT NULL, row_check BLOB NOT NULL,
+        PRIMARY KEY (source, zone, name))""",
 )
 
 

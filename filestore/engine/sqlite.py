@@ -17,14 +17,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from threading import get_ident
 
+from filestore.ballast import Ballast
 from filestore.clock import Clock
 from filestore.engine import driver
-from filestore.engine.base import ReadUnit, T, WriteUnit
+from filestore.engine.base import ReadUnit, Shortcut, T, WriteUnit
 from filestore.engine.database import (
     check_header,
     check_start,
     connect_read_only,
     create,
+    refuse_older,
     wal_bytes,
 )
 from filestore.engine.log import LOG_ROWS, LogRows, Tails
@@ -36,8 +38,8 @@ from filestore.engine.writer import (
     Job,
     Outcome,
     Writer,
-    WriterTx,
 )
+from filestore.engine.writer_tx import WriterTx
 from filestore.errors import (
     BusyError,
     ClosedError,
@@ -49,7 +51,7 @@ from filestore.errors import (
     StoreError,
 )
 from filestore.files import is_disk_full
-from filestore.model import Change, Limits, Sync
+from filestore.model import Change, Limits, Stats, Sync
 
 BUSY_RETRY_MS = 50
 log = logging.getLogger("zoned.store")
@@ -81,6 +83,8 @@ class SqliteEngine:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._waiting_units = 0
         self._waiting_bytes = 0
+        self._commits = self._units = self._batch_units = 0
+        self._ballast = Ballast(path.parent, limits.ballast_bytes)
         self._closed = False
         self._trouble: str | None = None
         """Why no write will be taken any more."""
@@ -88,6 +92,7 @@ class SqliteEngine:
         """Why writes have to wait just now."""
         self.position = 0
         self._open_writer(0)
+        self._ballast.take(path.stat().st_size)
         self._readers = Readers(
             lambda _: driver.connect(path, read_only=True),
             lambda *_: self._tails,
@@ -96,6 +101,7 @@ class SqliteEngine:
         )
         self._thread = threading.Thread(target=self._run, name="zoned-writer", daemon=True)
         self._thread.start()
+        self._writer_ident = self._thread.ident
 
     @property
     def trouble(self) -> str | None:
@@ -108,26 +114,45 @@ class SqliteEngine:
         return self._writer.needs_sealing
 
     @property
+    def stats(self) -> Stats:
+        """Counters, for those who watch."""
+        return Stats(
+            self._commits,
+            self._units,
+            self._batch_units,
+            self._waiting_units,
+            self._waiting_bytes,
+            wal_bytes(self._path),
+            self._writer.log_bytes,
+        )
+
+    @property
     def _is_full(self) -> bool:
         return self._writer.is_full
 
     def write(
-        self, unit: WriteUnit[T], cost_bytes: int, *, is_housekeeping: bool = False
+        self,
+        unit: WriteUnit[T],
+        cost_bytes: int,
+        *,
+        shortcut: Shortcut[T] | None = None,
+        is_housekeeping: bool = False,
     ) -> Awaitable[T]:
         if self._closed:
             raise ClosedError("the store is closed")
         if self._trouble is not None:
             raise ReadOnlyError(self._trouble)
-        if get_ident() == self._thread.ident:
+        if get_ident() == self._writer_ident:
             raise InvalidArgumentError("a unit of work writes through its transaction only")
-        if self._is_full:
+        if cost_bytes and self._writer.is_full:
+            # What costs nothing may be what makes room; the ballast has some for it.
             raise StorageFullError("the disk is full")
         if not is_housekeeping:
             self._refuse_if_busy(cost_bytes)
         future: asyncio.Future[T] = self._loop.create_future()
         self._waiting_units += 1
         self._waiting_bytes += cost_bytes
-        self._jobs.put(Job(unit, future, cost_bytes))
+        self._jobs.put(Job(unit, future, cost_bytes, shortcut))
         return future
 
     def read(self, unit: ReadUnit[T]) -> Awaitable[T]:
@@ -203,7 +228,7 @@ class SqliteEngine:
                     # A full disk shows itself as many errors; that one passes.
                     if self._closed or not is_disk_full(self._path.parent):
                         raise
-                    self._writer.is_full = True
+                    self._writer.filled_up()
                     time.sleep(PROBE_S)
         finally:
             self._readers.resume()
@@ -236,6 +261,7 @@ class SqliteEngine:
         # A WAL that grew under a long read is cut when it begins again.
         self._connection.execute(f"PRAGMA journal_size_limit = {self._limits.wal_bytes_hard}")
         tails, rows = Tails(), LogRows()
+        committed = self.position
         try:
             with driver.translated("open"):
                 check_start(self._connection, self._path)
@@ -243,14 +269,16 @@ class SqliteEngine:
                     versions = tails.load(seq, row)
                     if versions is not None:
                         rows.add(seq, len(row), versions)
-                    version_min = max(version_min, seq)
+                    committed = seq
         except StoreError:
             self._connection.close()
             raise
         self._tails = tails
-        self.position = version_min
+        # Not `version_min`: a restart would give what was counted, but not committed, once more.
+        self.position = committed
+        version = max(version_min, committed)
         self._writer_tx = WriterTx(
-            self._connection, tails, rows, version_min, self._clock, self._limits
+            self._connection, tails, rows, version, self._clock, self._limits
         )
         self._writer = Writer(
             self._connection,
@@ -258,8 +286,10 @@ class SqliteEngine:
             tails,
             rows,
             self._limits,
+            self._ballast,
             self._failpoint,
             self._committed,
+            committed,
         )
 
     def _close_connection(self) -> None:
@@ -299,8 +329,12 @@ class SqliteEngine:
     def _settle(
         self, outcomes: list[Outcome], jobs: Sequence[Job], changes: list[Change], version: int
     ) -> None:
+        if outcomes:
+            self._commits += 1
+            self._units += len(outcomes)
+            self._batch_units = len(outcomes)
         self._waiting_units -= len(jobs)
-        self._waiting_bytes -= sum(job.cost_bytes for job in jobs)
+        self._waiting_bytes -= sum([job.cost_bytes for job in jobs])
         self.position = max(self.position, version)
         self._on_commit(changes, version)
         settle(outcomes)
@@ -317,11 +351,13 @@ def open_engine(
 ) -> SqliteEngine:
     """Open or make the database at `path`. The caller holds the folder's lock."""
     if os.path.lexists(path):
-        check_header(path)
+        version = check_header(path)
         if wal_bytes(path):
             # The WAL may hold a newer header. A connection that may write would change the file by
             # closing, so look through one that may not.
             connect_read_only(path, is_immutable=False).close()
+        else:
+            refuse_older(path, version)
     else:
-        create(path)
+        create(path, clock())
     return SqliteEngine(path, sync, clock, limits, failpoint, on_commit, on_gap)

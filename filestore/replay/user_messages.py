@@ -1,27 +1,16 @@
-"""The user's messages in an agent's stream, whoever wrote it. Pure; never an error.
+"""What the user says in a frame, whoever wrote it. Pure; never an error.
 
 Known are the streams of Claude Code, Codex (its rollout files: the output of `codex exec --json`
 does not repeat the prompt), Gemini and the Agent Client Protocol. What is not recognised is passed
 over.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
-import orjson
 
-
-def user_messages(lines: Iterable[bytes]) -> Iterator[str]:
-    """The texts that a user sent, in order. Lines that are no JSON objects are passed over."""
-    for line in lines:
-        try:
-            frame = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            continue
-        if isinstance(frame, dict):
-            text = _text(_content(frame))
-            if text:
-                yield text
+def user_text(frame: dict[str, Any]) -> str:
+    """What the user said in a frame; empty if it is not the user's."""
+    return _text(_content(frame))
 
 
 def _content(frame: dict[str, Any]) -> object:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from filestore.engine.base import ReadTx
+from filestore.engine.base import ReadTx, forward
 from filestore.errors import StoreError
 from filestore.sessions import rows
 from filestore.sessions.names import archive_zone, current_zone
@@ -37,6 +37,7 @@ async def check_sessions(tx: ReadTx, tell: Callable[[str, str | None], None]) ->
             archives[row.definition_id] += row.archived_ms is not None
             if zone != _name(row):
                 tell(f"the session's row says that its zone is {_name(row)}", zone)
+        forward(after, found[-1][0])
         after = found[-1][0]
     await _check_agents(tx, tell, archives, known)
 
@@ -54,6 +55,7 @@ async def _check_agents(
                     wanted = archives[definition_id]
                     tell(f"agent {definition_id!a} counts {count} archives, not {wanted}", None)
                 known.discard(definition_id)
+            forward(after, found[-1][0])
             after = found[-1][0]
     except StoreError as error:
         tell(error.message, None)

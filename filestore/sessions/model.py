@@ -1,6 +1,6 @@
 """What the operations on sessions give back. Sizes are bytes, times Unix milliseconds.
 
-All are immutable; rows of long lists are tuples, which are made faster.
+All are immutable; rows of long lists and answers to appends are tuples, which are made faster.
 """
 
 from dataclasses import dataclass
@@ -37,17 +37,18 @@ class StateWritten:
     unchanged: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OutputAppended:
+class OutputAppended(NamedTuple):
     """Appended lines.
 
-    All 0 when every line was blank; `offset` and `first_line` then say the end.
+    Nothing written, 0 lines, when every line was blank; `offset` and `first_line` then say the end.
+    `duplicate`: they had been appended before, and this is the answer from then.
     """
 
     bytes_written: int
     offset: int
     first_line: int
     lines: int
+    duplicate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,28 @@ class AgentInfo:
     output_lines: int
 
 
+class Usage(NamedTuple):
+    """What one agent takes. Bytes are those of snapshots and streams, before they are packed."""
+
+    definition_id: str
+    archives: int
+    archived_bytes: int
+    archived_lines: int
+    current_bytes: int
+    current_lines: int
+    oldest_ms: int
+    """When its oldest archive was made; 0 without any."""
+    recent_bytes: int
+    """Of its archives since the time that was asked for."""
+
+
+class PrunePage(NamedTuple):
+    """Archives that were deleted, or would be; `next_ms`: if there is more, go on after it."""
+
+    found: list[ArchiveInfo]
+    next_ms: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class OutputPage:
     """Lines of a stream without their line breaks. `next_line` is where to go on."""
@@ -105,11 +128,83 @@ class OutputPage:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplayPage:
+    """What a stream shows, from a node on. `next` is where to go on, None behind the last node.
+
+    The counts are those of the whole stream, as far as it was when this page was made.
+    """
+
+    nodes: list[dict[str, object]]
+    lines: int
+    skipped: int
+    torn: bool
+    provider: str
+    next: int | None
+
+
+Trouble = Literal["", "missing", "unparsable", "behind", "damaged"]
+"""What is wrong with a snapshot: there is none, it is no JSON object, it does not cover all lines
+of its stream, or its bytes fail their check. Empty: nothing.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What became of a snapshot that was to be rebuilt.
+
+    `trouble` is what was wrong before. Not `written`: nothing had to be, and nothing changed; the
+    rest tells of the snapshot that stays, and of no `provider`.
+    `kept`: the archive that has what was replaced, empty if that was nothing.
+    """
+
+    written: bool
+    trouble: Trouble
+    session_id: str
+    version: int
+    lines: int
+    covered: int
+    node_count: int
+    torn: bool
+    provider: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A session with something to recover, and what was done.
+
+    `uncovered`: lines behind the snapshot's mark, None where it has none. `torn`: its stream ends
+    in the middle of a line. `done`: rebuilt, or failed with `error`, or empty if nothing was tried.
+    """
+
+    zone: str
+    session_id: str
+    lines: int
+    uncovered: int | None
+    torn: bool
+    trouble: Trouble
+    done: Literal["", "rebuilt", "failed"] = ""
+    kept: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPage:
+    """Some of the sessions, looked at. `next` is where to go on, None behind the last one."""
+
+    checked: int
+    total: int
+    found: list[Finding]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionChange:
     """Something that happened to an agent's sessions, at a position to resume from.
 
-    state: `version`. output: `offset`, `size`, and `data` (the bytes themselves) when they are few.
-    archived, restored, deleted: `zone`, that of the archive. gap: read again what matters.
+    state: `version`. output: `offset`, `size`, `first_line`, `lines` (how many), and `data` (the
+    bytes themselves) when they are few. archived, restored, deleted: `zone`, that of the archive.
+    gap: read again what matters.
     """
 
     position: int
@@ -119,3 +214,5 @@ class SessionChange:
     size: int | None = None
     data: bytes | None = None
     zone: str = ""
+    first_line: int | None = None
+    lines: int | None = None

@@ -9,7 +9,12 @@ name a zone that is not a session's.
 
 import re
 
-from filestore.errors import InvalidArgumentError, InvalidDefinitionIdError, InvalidZoneError
+from filestore.errors import (
+    InvalidArgumentError,
+    InvalidDefinitionIdError,
+    InvalidZoneError,
+    NotFoundError,
+)
 
 STATE = "output.state.json"
 OUTPUT = "output"
@@ -19,6 +24,7 @@ ARCHIVED_MS_MAX = (1 << 63) - 1
 
 _DEFINITION_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{DEFINITION_ID_CHARS_MAX}}}")
 _ARCHIVE = re.compile(rf"agent:({_DEFINITION_ID.pattern}):archive:(0|[1-9][0-9]{{0,18}})")
+_CURRENT = re.compile(rf"agent:({_DEFINITION_ID.pattern}):current")
 _SHOWN_CHARS_MAX = 80
 
 
@@ -42,6 +48,20 @@ def parse_archive(zone: object) -> tuple[str, int]:
     )
 
 
+def parse_session(zone: str) -> tuple[str, int | None] | None:
+    """Whose session a zone holds, and since when it is archived (None: it goes on).
+
+    None if the name is not that of a session.
+    """
+    found = _CURRENT.fullmatch(zone)
+    if found:
+        return found[1], None
+    try:
+        return parse_archive(zone)
+    except InvalidZoneError:
+        return None
+
+
 def check_session_id(value: object) -> str:
     """Return `value` if it can be the id of a session, else raise InvalidArgumentError."""
     if isinstance(value, str) and 0 < len(value) <= SESSION_ID_CHARS_MAX and value.isprintable():
@@ -52,6 +72,13 @@ def check_session_id(value: object) -> str:
     )
 
 
+def check_guard_id(value: object) -> str | None:
+    """Return `value` if a caller may mean a session by it: its id, or empty for none yet; None for
+    whichever it is.
+    """
+    return value if value is None or value == "" else check_session_id(value)
+
+
 def current_zone(definition_id: str) -> str:
     """The zone of the session that goes on."""
     return f"agent:{definition_id}:current"
@@ -60,6 +87,16 @@ def current_zone(definition_id: str) -> str:
 def archive_zone(definition_id: str, archived_ms: int) -> str:
     """The zone of a finished session."""
     return f"agent:{definition_id}:archive:{archived_ms}"
+
+
+def missing(zone: str, operation: str) -> NotFoundError:
+    """The error about a session that is not there."""
+    found = parse_session(zone)
+    what, command = "session", "zoned agents"
+    if found is not None and found[1] is not None:
+        what, command = "archive", f"zoned archives {found[0]}"
+    hint = f"{command} lists those there are"
+    return NotFoundError(f"no such {what}", operation=operation, zone=zone, hint=hint)
 
 
 def zone_of(place: object) -> str:

@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import orjson
 
+from filestore.replay import replay
+from filestore.replay.nodes import CONTEXT_HEADING
+
 SNAPSHOT_BYTES_MAX = 4 << 20
 """Larger snapshots are not looked into."""
 PREVIEW_CHARS_MAX = 240
-CONTEXT_HEADING = "# Session Context"
 LINES_COVERED_MAX = (1 << 53) - 1
 
 # Unicode White_Space; `\s` would take U+001C to U+001F too.
@@ -47,7 +49,7 @@ def summarise(snapshot: bytes) -> Summary:
     nodes = document.get("nodes")
     if not isinstance(nodes, list):
         return Summary(covered=covered)
-    return Summary(preview_of(_user_messages(nodes)), len(nodes), covered, True)
+    return Summary(preview_of(said(nodes)), len(nodes), covered, True)
 
 
 def preview_of(messages: Iterable[str]) -> str:
@@ -63,6 +65,20 @@ def preview_of(messages: Iterable[str]) -> str:
     return collapse(held)
 
 
+def preview_of_stream(lines: Iterable[bytes]) -> str:
+    """The preview by the lines of a stream, or of the head of one."""
+    return preview_of(said(replay(lines).nodes()))
+
+
+def said(nodes: Iterable[object]) -> Iterator[str]:
+    """The user's messages among nodes that may be anything; blank ones say nothing."""
+    for node in nodes:
+        if isinstance(node, dict) and node.get("type") == "user_message":
+            message = node.get("message")
+            if isinstance(message, str) and not is_blank(message):
+                yield message
+
+
 def collapse(text: str) -> str:
     """White space run together, and cut to a length that fits a list."""
     line = _RUN.sub(" ", text).lstrip(" ")
@@ -72,11 +88,3 @@ def collapse(text: str) -> str:
 def is_blank(text: str) -> bool:
     """True if there is nothing but white space."""
     return not _RUN.sub("", text)
-
-
-def _user_messages(nodes: list[object]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, dict) and node.get("type") == "user_message":
-            message = node.get("message")
-            if isinstance(message, str) and not is_blank(message):
-                yield message

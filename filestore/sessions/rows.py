@@ -6,7 +6,7 @@ What it says of a finished session (preview, counts, sizes) is final; of a curre
 node_count and covered are as of the snapshot with version `state_version`, the rest is not kept.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -23,9 +23,17 @@ _COLUMNS = (
 )
 _BY_ZONE = f"SELECT {_COLUMNS} FROM zone z JOIN session s ON s.zone_id = z.id WHERE z.name = ?"
 _BY_ID = f"SELECT {_COLUMNS} FROM session s WHERE s.session_id = ?"
+_ARCHIVE_COLUMNS = (
+    "zone_id, session_id, archived_ms, started_ms, preview, node_count, state_bytes, "
+    "output_bytes, output_lines, more, row_check"
+)
 _ARCHIVES = (
-    f"SELECT {_COLUMNS} FROM session s WHERE s.definition_id = ? AND s.archived_ms < ? "
-    "ORDER BY s.archived_ms DESC LIMIT ?"
+    f"SELECT {_ARCHIVE_COLUMNS} FROM session "
+    "WHERE definition_id = ? AND archived_ms < ? ORDER BY archived_ms DESC LIMIT ?"
+)
+_OLDEST = (
+    f"SELECT {_ARCHIVE_COLUMNS} FROM session "
+    "WHERE definition_id = ? AND archived_ms > ? AND archived_ms < ? ORDER BY archived_ms LIMIT ?"
 )
 
 
@@ -60,6 +68,7 @@ class SessionRow(NamedTuple):
 
 _SHOWN = 10
 _pack: Callable[[tuple[int | str | None, ...]], bytes] = msgpack.packb
+_new_tuple = tuple.__new__
 
 
 async def load(tx: ReadTx, zone: str) -> SessionRow | None:
@@ -81,12 +90,54 @@ async def load_archives(
     tx: ReadTx, definition_id: str, before_ms: int, limit: int
 ) -> list[ArchiveInfo]:
     """Finished sessions of one definition, newest first."""
+    return _archives_in(definition_id, await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit)))
+
+
+async def load_oldest(
+    tx: ReadTx, definition_id: str, after_ms: int, before_ms: int, limit: int
+) -> list[ArchiveInfo]:
+    """Finished sessions of one definition, archived between two times, oldest first."""
+    found = await tx.fetch(_OLDEST, (definition_id, after_ms, before_ms, limit))
+    return _archives_in(definition_id, found)
+
+
+async def nth_archive_ms(tx: ReadTx, definition_id: str, number: int) -> int | None:
+    """The time of the newest archive (1), of the one before (2), ...; None if there are fewer."""
+    row = await tx.fetch_one(
+        "SELECT archived_ms FROM session WHERE definition_id = ? AND archived_ms IS NOT NULL "
+        "ORDER BY archived_ms DESC LIMIT 1 OFFSET ?",
+        (definition_id, number - 1),
+    )
+    return None if row is None else int(row[0])
+
+
+def _archives_in(definition_id: str, rows: Sequence[tuple[Any, ...]]) -> list[ArchiveInfo]:
     prefix = archive_zone(definition_id, 0)[:-1]
-    # By place, not through a SessionRow: lists are long.
-    return [
-        ArchiveInfo._make((f"{prefix}{v[3]}", v[3], v[5], v[6], v[1], v[4], v[7], v[8], v[9]))
-        for v in map(_values, await tx.fetch(_ARCHIVES, (definition_id, before_ms, limit)))
-    ]
+    found = []
+    # Lists are long: no call that a row can do without. So no SessionRow, and `tuple` itself makes
+    # the result, because a NamedTuple's own ways to are functions in Python. The definition is not
+    # fetched: that the row is of the one asked for, as the index says, is what its check confirms.
+    for row in rows:
+        zone_id, session, at, started, preview, nodes, state, output, lines, more, check = row
+        if check != values_check(
+            (
+                zone_id,
+                session,
+                definition_id,
+                at,
+                started,
+                preview,
+                nodes,
+                state,
+                output,
+                lines,
+                more,
+            )
+        ):
+            raise _failed(session)
+        shown = (f"{prefix}{at}", at, preview, nodes, session, started, state, output, lines)
+        found.append(_new_tuple(ArchiveInfo, shown))
+    return found
 
 
 async def newest_archive_ms(tx: ReadTx, definition_id: str) -> int:
@@ -166,13 +217,12 @@ def _archives(row: tuple[Any, ...]) -> int:
 def _row(row: tuple[Any, ...] | None) -> SessionRow | None:
     if row is None:
         return None
-    *shown, more = _values(row)
+    *values, check = row
+    if check != row_check(*values):
+        raise _failed(row[1])
+    *shown, more = values
     return SessionRow(*shown, *msgpack.unpackb(more))
 
 
-def _values(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a stored row says, once its check has passed."""
-    values = row[:-1]
-    if row[-1] != values_check(values):
-        raise CorruptionError(f"the row of session {row[1]!a} fails its check")
-    return values
+def _failed(session_id: str) -> CorruptionError:
+    return CorruptionError(f"the row of session {session_id!a} fails its check")

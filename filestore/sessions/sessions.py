@@ -7,13 +7,16 @@ a background task that does it at most once a second, and is always done before 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from filestore.errors import InvalidArgumentError, NotFoundError, StoreError
-from filestore.model import LinesAppended
+from filestore.appending import append_lines_at_once
+from filestore.clock import Clock, system_clock
+from filestore.engine.base import Tx
+from filestore.errors import InvalidArgumentError, StoreError, VersionConflictError
+from filestore.model import FileInfo
 from filestore.reading import ReadTransaction
 from filestore.sessions import rows, units
 from filestore.sessions.model import (
@@ -23,7 +26,6 @@ from filestore.sessions.model import (
     OutputAppended,
     OutputPage,
     Restored,
-    SessionChange,
     SessionState,
     StateWritten,
 )
@@ -32,17 +34,23 @@ from filestore.sessions.names import (
     OUTPUT,
     STATE,
     check_definition_id,
+    check_guard_id,
     check_session_id,
     current_zone,
+    missing,
     parse_archive,
     zone_of,
 )
+from filestore.sessions.output import check_guard, find_repeat, holds_at_once
 from filestore.sessions.preview import Summary, summarise
 from filestore.sessions.rows import SessionRow
-from filestore.sessions.subscription import subscribe
+from filestore.sessions.subscription import EVENTS_MAX, Hub, Subscription
 from filestore.sessions.units import Looked, StaleSummaryError
-from filestore.store import FileStore, T
+from filestore.store import ROWS_BYTES, FileStore, T
 from filestore.transaction import Transaction, join_lines
+
+if TYPE_CHECKING:
+    from filestore.sessions.replays import Replays
 
 SUMMARISE_BYTES_MAX = 256 << 10
 INLINE_BYTES_MAX = 16 << 10
@@ -58,26 +66,56 @@ log = logging.getLogger("zoned.sessions")
 
 
 class Sessions:
-    """The sessions in a store. Belongs to the store's event loop; close it before the store."""
+    """The sessions in a store. Belongs to the store's event loop; close it before the store.
+
+    `new_id` makes ids of sessions, on any thread. `events_max`: so many changes wait for a
+    subscriber before it is told of a gap. `clock` dates the snapshots that `replays` rebuilds.
+    """
 
     def __init__(
-        self, store: FileStore, *, new_id: Callable[[], str] = lambda: str(uuid4())
+        self,
+        store: FileStore,
+        *,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+        events_max: int = EVENTS_MAX,
+        clock: Clock = system_clock,
     ) -> None:
         self._store = store
         self._new_id = new_id
+        self._events_max = events_max
+        self._hub = Hub(store)
         self._streams: dict[str, str] = {}
         self._at_start: dict[int, int] = {}
-        """Lines that a stream had before the first append since this was made, by zone id."""
+        """Lines that a stream had before the first append since this was made, by zone id. Changed
+        by units only, so by the writer thread."""
         self._stale: set[str] = set()
         """Definitions whose large snapshot has not been looked into yet."""
         self._refreshing: asyncio.Task[None] | None = None
+        self._clock = clock
+        self._replays: Replays | None = None
 
     async def close(self) -> None:
         """End the background work. What it left undone is done before an archive."""
+        self.stop_replays()
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.wait([self._refreshing])
             self._refreshing = None
+
+    @property
+    def replays(self) -> "Replays":
+        """Replay on these sessions."""
+        if self._replays is None:
+            # Not at the top: a command that only lists must not wait for its import.
+            from filestore.sessions.replays import Replays
+
+            self._replays = Replays(self._store, self._new_id, self._clock, self._lines_at_start)
+        return self._replays
+
+    def stop_replays(self) -> None:
+        """End replays that are under way: they may take long, and nobody loses by it."""
+        if self._replays is not None:
+            self._replays.stop()
 
     async def __aenter__(self) -> "Sessions":
         return self
@@ -105,8 +143,9 @@ class Sessions:
     ) -> StateWritten:
         """Save the snapshot. Durable on return; equal bytes change nothing.
 
-        Raises VersionConflictError if `if_version` is not its version, or `session_id` not the
-        current session.
+        Raises VersionConflictError if `session_id` is not the current session, or `if_version` not
+        the snapshot's version. The latter not when it has these very bytes already: then the answer
+        is `unchanged` with its version, so that a save whose answer was lost can be repeated.
         """
         zone = current_zone(check_definition_id(definition_id))
         data = _encode(content)
@@ -115,9 +154,19 @@ class Sessions:
         summary = await self._summarise(data) if is_small else None
         new_id, looked = self._new_id(), self._looked({})
 
+        async def write(tx: Transaction) -> FileInfo:
+            try:
+                return await tx.write(zone, STATE, prepared, if_version=if_version)
+            except VersionConflictError as conflict:
+                if await units.is_stored(tx, zone, prepared.digest):
+                    return await tx.write(zone, STATE, prepared)
+                row = await rows.load_current(tx.rows, definition_id)
+                conflict.session_id = row.session_id if row else ""
+                raise
+
         async def unit(tx: Transaction) -> StateWritten:
             await units.refuse_other_session(tx, definition_id, session_id)
-            info = await tx.write(zone, STATE, prepared, if_version=if_version)
+            info = await write(tx)
             row = await units.ensure(tx, definition_id, new_id)
             if summary is not None and row.state_version != info.version:
                 await units.note_summary(tx, row, info.version, summary, looked)
@@ -130,40 +179,77 @@ class Sessions:
             self._refresh_soon(definition_id)
         return written
 
-    async def append_output(
-        self, definition_id: str, lines: str | bytes | Iterable[str | bytes]
-    ) -> OutputAppended:
-        """Add one line or several to the stream. Durable on return, all or nothing.
+    def append_output(
+        self,
+        definition_id: str,
+        lines: str | bytes | Iterable[str | bytes],
+        *,
+        at_line: int | None = None,
+        session_id: str | None = None,
+    ) -> Awaitable[OutputAppended]:
+        """Add one line or several to the stream. Durable when the result is there, all or nothing.
 
-        Text with line breaks in it is several lines; blank lines are dropped.
+        Queued by the call itself: appends land in the order of their calls, and what refuses one
+        (a wrong argument, BusyError) is raised by the call. Text with line breaks in it is several
+        lines; blank lines are dropped.
+
+        Guards, so that it can be repeated: with `at_line`, only if the stream has so many lines; if
+        these very lines stand there already, the answer is that of the first time, as `duplicate`.
+        With `session_id`, only to that session; if it is finished, its lines are looked up there.
+        Otherwise VersionConflictError.
         """
         zone = current_zone(check_definition_id(definition_id))
-        given = [lines] if isinstance(lines, str | bytes) else lines
+        given = (lines,) if isinstance(lines, (str, bytes)) else lines
         data, count = join_lines(given, self._store.limits)
-        new_id = self._new_id()
+        guard = None
+        if at_line is not None or session_id is not None:
+            guard = check_guard(at_line, session_id)
+        key, starts = (zone, OUTPUT), self._at_start
 
-        async def unit(tx: Transaction) -> LinesAppended:
+        def at_once(tx: Tx) -> OutputAppended | None:
+            head = tx.heads.get(key)
+            if head is None or head.row.zone_id not in starts:
+                return None
+            if guard is not None and not holds_at_once(tx, zone, head, guard):
+                return None
+            done = append_lines_at_once(tx, key, data, count)
+            if done is None:
+                return None
+            return OutputAppended(done.bytes_written, done.offset, done.first_line, count)
+
+        async def unit(tx: Transaction) -> OutputAppended:
+            heads = tx.rows.heads
             # A stream that was there before has had its session since its first line.
-            is_known = (zone, OUTPUT) in tx.rows.heads
-            done = await tx.append_kept_lines(zone, OUTPUT, data, count)
-            if count and not is_known:
-                await units.ensure(tx, definition_id, new_id)
+            is_known = key in heads
+            if guard is not None:
+                repeat = await find_repeat(tx, definition_id, data, count, guard)
+                if repeat is not None:
+                    return repeat
+            offset, first_line, _, size, _ = await tx.append_kept_lines(zone, OUTPUT, data, count)
             if count:
-                zone_id = tx.rows.heads[zone, OUTPUT].row.zone_id
-                self._at_start.setdefault(zone_id, done.first_line)
-            return done
+                if not is_known:
+                    await units.ensure(tx, definition_id, self._new_id())
+                zone_id = heads[key].row.zone_id
+                if zone_id not in starts:
+                    self._note_start(zone_id, first_line)
+            return OutputAppended(size, offset, first_line, count)
 
-        done = await self._store.transact(unit, cost_bytes=len(data))
-        while len(self._at_start) > STREAMS_KNOWN_MAX:
-            del self._at_start[next(iter(self._at_start))]
-        return OutputAppended(done.bytes_written, done.offset, done.first_line, done.lines)
+        return self._store.transact(unit, cost_bytes=len(data), shortcut=at_once)
 
-    async def archive(self, definition_id: str) -> Archived | None:
-        """Finish the current session. None, and nothing changes, if it has no bytes."""
+    async def archive(
+        self, definition_id: str, *, session_id: str | None = None
+    ) -> Archived | None:
+        """Finish the current session. None, and nothing changes, if it has no bytes.
+
+        With `session_id`, only that one: if it is finished already, the answer is its archive, and
+        nothing changes; if it is none of this definition's, VersionConflictError.
+        """
         check_definition_id(definition_id)
+        check_guard_id(session_id)
         new_id = self._new_id()
         return await self._with_summary(
-            definition_id, lambda looked, tx: units.archive(tx, definition_id, looked, new_id)
+            definition_id,
+            lambda looked, tx: units.archive_session(tx, definition_id, looked, new_id, session_id),
         )
 
     # -- finished sessions
@@ -187,7 +273,7 @@ class Sessions:
 
         async def unit(tx: ReadTransaction) -> SessionState:
             if await rows.load(tx.rows, zone) is None:
-                raise NotFoundError("no such archive", operation="read_archive", zone=zone)
+                raise missing(zone, "read_archive")
             return (await self._read(tx, zone))[0]
 
         return await self._store.view(unit)
@@ -213,15 +299,17 @@ class Sessions:
         to = check_definition_id(to_definition_id)
         first = self._new_id() if new_session_id is None else check_session_id(new_session_id)
         ids = (first, self._new_id())
-        forked = await self._with_summary(
-            to,
-            lambda looked, tx: units.fork(
+
+        async def unit(looked: Looked, tx: Transaction) -> str:
+            forked = await units.fork(
                 tx, place, to, is_archiving=archive_first, looked=looked, ids=ids
-            ),
-        )
-        if forked.source_id in self._at_start:
-            self._at_start.setdefault(forked.zone_id, self._at_start[forked.source_id])
-        return forked.session_id
+            )
+            start = self._at_start.get(forked.source_id)
+            if start is not None:
+                self._note_start(forked.zone_id, start)
+            return forked.session_id
+
+        return await self._with_summary(to, unit, cost_bytes=ROWS_BYTES)
 
     async def delete_archive(self, zone: str) -> bool:
         """Delete a finished session. False if there was none."""
@@ -262,7 +350,7 @@ class Sessions:
             info = await tx.stat(zone, OUTPUT)
             if info is None:
                 if ":archive:" in zone and await tx.zone(zone) is None:
-                    raise NotFoundError("no such archive", operation="read_output", zone=zone)
+                    raise missing(zone, "read_output")
                 return OutputPage([], 0, 0, 0)
             first = from_line or 0
             if tail is not None:
@@ -273,10 +361,16 @@ class Sessions:
         return await self._store.view(unit)
 
     def subscribe(
-        self, definition_id: str, *, since: int | None = None
-    ) -> AsyncIterator[SessionChange]:
-        """What happens to a definition's sessions, in order, after position `since` or from now."""
-        return subscribe(self._store, check_definition_id(definition_id), since)
+        self, definition_id: str, *, since: int | None = None, events_max: int | None = None
+    ) -> Subscription:
+        """What happens to a definition's sessions, in order, after position `since` or from now.
+
+        Begins with the call; end it with `close`. A `since` that is not known any more, and what a
+        slow consumer misses (more than `events_max` waiting), is told as a gap. Raises ClosedError.
+        """
+        check_definition_id(definition_id)
+        limit = self._events_max if events_max is None else events_max
+        return self._hub.subscribe(definition_id, since, limit)
 
     # -- parts
 
@@ -297,12 +391,22 @@ class Sessions:
         )
         return found, row is not None and row.state_version != version
 
+    def _note_start(self, zone_id: int, lines: int) -> None:
+        """Remember how many lines a stream had, unless that is known; forget the oldest instead."""
+        starts = self._at_start
+        starts.setdefault(zone_id, lines)
+        while len(starts) > STREAMS_KNOWN_MAX:
+            del starts[next(iter(starts))]
+
     def _recovered(self, row: SessionRow | None, version: int, lines: int) -> int | None:
         """Lines behind the snapshot's mark that were there at start; None where nobody knows."""
         if row is None or not row.covered or row.state_version != version:
             return None
-        at_start = min(lines, self._at_start.get(row.zone_id, lines))
-        return max(0, at_start - row.covered)
+        return max(0, self._lines_at_start(row.zone_id, lines) - row.covered)
+
+    def _lines_at_start(self, zone_id: int, lines: int) -> int:
+        """How many of a stream's lines were there at start."""
+        return min(lines, self._at_start.get(zone_id, lines))
 
     async def _summarise(self, snapshot: bytes) -> Summary:
         if len(snapshot) <= INLINE_BYTES_MAX:
@@ -315,7 +419,10 @@ class Sessions:
         return Looked(snapshots, self._streams, is_last)
 
     async def _with_summary(
-        self, definition_id: str, unit: Callable[[Looked, Transaction], Coroutine[Any, Any, T]]
+        self,
+        definition_id: str,
+        unit: Callable[[Looked, Transaction], Coroutine[Any, Any, T]],
+        cost_bytes: int = 0,
     ) -> T:
         """Run a unit that may archive the current session, with its snapshot looked into.
 
@@ -325,7 +432,7 @@ class Sessions:
         for number in range(LOOKS_MAX + 1):
             looked = self._looked(snapshots, is_last=number == LOOKS_MAX)
             try:
-                return await self._store.transact(partial(unit, looked))
+                return await self._store.transact(partial(unit, looked), cost_bytes=cost_bytes)
             except StaleSummaryError:
                 snapshots |= await self._look(definition_id)
         raise AssertionError("a unit that looks itself does not ask for more")

@@ -7,10 +7,9 @@ raises StaleSummaryError, and its caller looks again.
 
 from typing import NamedTuple
 
-from filestore.errors import AlreadyExistsError, NotFoundError, VersionConflictError
+from filestore.errors import AlreadyExistsError, VersionConflictError
 from filestore.model import FileInfo
 from filestore.reading import ReadTransaction
-from filestore.replay.user_messages import user_messages
 from filestore.sessions import rows
 from filestore.sessions.model import Archived, Restored
 from filestore.sessions.names import (
@@ -18,14 +17,14 @@ from filestore.sessions.names import (
     STATE,
     archive_zone,
     current_zone,
+    missing,
     parse_archive,
     zone_of,
 )
 from filestore.sessions.preview import (
     SNAPSHOT_BYTES_MAX,
     Summary,
-    is_blank,
-    preview_of,
+    preview_of_stream,
     summarise,
 )
 from filestore.sessions.rows import SessionRow
@@ -76,20 +75,62 @@ async def ensure(tx: Transaction, definition_id: str, new_id: str) -> SessionRow
     return row
 
 
+def id_key(zone: str) -> tuple[str, str]:
+    """Where the id of a current session is kept with the heads, since every guarded append asks for
+    it. They are forgotten when a zone is renamed or deleted; no file has an empty name.
+    """
+    return zone, ""
+
+
+async def current_id(tx: Transaction, definition_id: str) -> str:
+    """The id of the current session, empty if there is none."""
+    key = id_key(current_zone(definition_id))
+    known: str | None = tx.rows.heads.get(key)
+    if known is None:
+        row = await rows.load_current(tx.rows, definition_id)
+        if row is None:
+            return ""
+        known = tx.rows.heads[key] = row.session_id
+    return known
+
+
+async def conflict(
+    tx: Transaction, definition_id: str, message: str, hint: str
+) -> VersionConflictError:
+    """What a caller is told that speaks of something else than what is current."""
+    zone = current_zone(definition_id)
+    state, output = await tx.head(zone, STATE), await tx.head(zone, OUTPUT)
+    return VersionConflictError(
+        message,
+        current_version=state.version if state else 0,
+        session_id=await current_id(tx, definition_id),
+        current_lines=output.lines if output else 0,
+        hint=hint,
+    )
+
+
+async def other_session(tx: Transaction, definition_id: str) -> VersionConflictError:
+    """What a caller is told that speaks of a session which is not the current one."""
+    head = await tx.head(current_zone(definition_id), OUTPUT)
+    return await conflict(
+        tx,
+        definition_id,
+        "that session is not the current one any more; "
+        f"the stream of the current one has {head.lines if head else 0} lines",
+        "read the session again before you write",
+    )
+
+
 async def refuse_other_session(tx: Transaction, definition_id: str, session_id: str | None) -> None:
     """Raise if the caller speaks of a session that is not the current one."""
-    if session_id is None:
-        return
-    row = await rows.load_current(tx.rows, definition_id)
-    current = row.session_id if row else ""
-    if current != session_id:
-        state = await tx.stat(current_zone(definition_id), STATE)
-        raise VersionConflictError(
-            "that session is not the current one any more",
-            current_version=state.version if state else 0,
-            session_id=current,
-            hint="read the session again before you write",
-        )
+    if session_id is not None and session_id != await current_id(tx, definition_id):
+        raise await other_session(tx, definition_id)
+
+
+async def is_stored(tx: Transaction, zone: str, digest: bytes) -> bool:
+    """True if the snapshot is known to have exactly the bytes with this digest."""
+    state = await tx.stat(zone, STATE)
+    return state is not None and state.digest == digest.hex()
 
 
 async def note_summary(
@@ -137,7 +178,7 @@ async def archive(
     row = await ensure(tx, definition_id, new_id)
     state, output = files.get(STATE), files.get(OUTPUT)
     row = await _final_summary(tx, row, state, looked)
-    ms = await _archive_time(tx, definition_id)
+    ms = await archive_time(tx, definition_id)
     await tx.move_zone(zone, archive_zone(definition_id, ms))
     changed = row._replace(
         archived_ms=ms,
@@ -151,6 +192,18 @@ async def archive(
     return Archived(archive_zone(definition_id, ms), ms)
 
 
+async def archive_session(
+    tx: Transaction, definition_id: str, looked: Looked, new_id: str, session_id: str | None
+) -> Archived | None:
+    """Finish the current session if it is that one; what became of it if it is finished already."""
+    if session_id is None or session_id == await current_id(tx, definition_id):
+        return await archive(tx, definition_id, looked, new_id)
+    row = await rows.load_by_id(tx.rows, session_id)
+    if row is None or row.definition_id != definition_id or row.archived_ms is None:
+        raise await other_session(tx, definition_id)
+    return Archived(archive_zone(definition_id, row.archived_ms), row.archived_ms)
+
+
 async def restore(tx: Transaction, zone: str, looked: Looked, new_id: str) -> Restored:
     """Make an archive the current session again; what was current is archived first."""
     definition_id, ms = parse_archive(zone)
@@ -158,7 +211,7 @@ async def restore(tx: Transaction, zone: str, looked: Looked, new_id: str) -> Re
     if row is None:
         return await _restored_before(tx, zone)
     displaced = await archive(tx, definition_id, looked, new_id)
-    await _drop_empty_current(tx, definition_id)
+    await drop_empty_current(tx, definition_id)
     await tx.move_zone(zone, current_zone(definition_id))
     displaced_ms = displaced.archived_at_ms if displaced else None
     changed = row._replace(archived_ms=None, restored_from_ms=ms, displaced_ms=displaced_ms)
@@ -184,7 +237,7 @@ async def fork(
     source = zone_of(place)
     row = await rows.load(tx.rows, source)
     if row is None:
-        raise NotFoundError("no such session", operation="fork", zone=source)
+        raise missing(source, "fork")
     target = current_zone(to)
     if any(info.size for info in await tx.files(target) or []):
         if not is_archiving:
@@ -199,7 +252,7 @@ async def fork(
             # A session forked onto its own agent has just been renamed, and looked into.
             source = done.archive_zoneid
             row = await rows.load(tx.rows, source) or row
-    await _drop_empty_current(tx, to)
+    await drop_empty_current(tx, to)
     await tx.copy_zone(source, target)
     copied = await tx.zone_row(target)
     assert copied is not None
@@ -254,20 +307,20 @@ async def _stream_preview(tx: ReadTransaction, row: SessionRow, looked: Looked) 
     if row.session_id in looked.streams or await tx.stat(zone, OUTPUT) is None:
         return looked.streams.get(row.session_id, "")
     page = await tx.read_lines(zone, OUTPUT, 0, HEAD_LINES_MAX, bytes_max=HEAD_BYTES_MAX)
-    preview = preview_of(text for text in user_messages(page.lines) if not is_blank(text))
+    preview = preview_of_stream(page.lines)
     # Until the head is complete a better message may follow the one that only sets the scene.
     if len(page.lines) < page.total:
         looked.streams[row.session_id] = preview
     return preview
 
 
-async def _archive_time(tx: Transaction, definition_id: str) -> int:
+async def archive_time(tx: Transaction, definition_id: str) -> int:
     """The clock, but later than every archive of this agent, whatever the clock says."""
     newest = await rows.newest_archive_ms(tx.rows, definition_id)
     return max(tx.rows.now_ms(), newest + 1, 0)
 
 
-async def _drop_empty_current(tx: Transaction, definition_id: str) -> None:
+async def drop_empty_current(tx: Transaction, definition_id: str) -> None:
     """Take away a current zone without bytes, which nobody would archive."""
     row = await rows.load_current(tx.rows, definition_id)
     if row is not None:
@@ -280,7 +333,7 @@ async def _restored_before(tx: Transaction, zone: str) -> Restored:
     definition_id, ms = parse_archive(zone)
     row = await rows.load_current(tx.rows, definition_id)
     if row is None or row.restored_from_ms != ms:
-        raise NotFoundError("no such archive", operation="restore", zone=zone)
+        raise missing(zone, "restore")
     return await _restored(tx, row)
 
 

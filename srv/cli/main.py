@@ -1,76 +1,114 @@
-"""The `zoned` command: its verbs and options, and how a failure is told.
+"""The `zoned` command: find the verb, run it, and tell a failure in one line.
 
-Verbs live in modules of their own and are imported when they are called, so that `--help` starts
-fast. Exit codes: 0 ok, 1 failed, 2 bad invocation, 3 found problems.
+Exit codes: 0 ok, 1 failed, 2 bad invocation, 3 found problems; 130 after Ctrl-C and 141 when nobody
+reads the answer any more, as shells expect. Nothing is imported that the verb does not need.
 """
 
-import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 
-EXIT_FAILED = 1
-EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
+EXIT_PIPE = 141
+_SUBJECTS = {"INVALID_DEFINITION_ID": "defId ", "INVALID_ZONE": "zone "}
+"""What is wrong, where the message only says what it must be."""
+OBJECTS_MAX = 100_000
+"""So many new objects before the collector looks for garbage: a command makes modules and ends, and
+looking through them costs a tenth of its time. One that runs long is still looked after."""
+HELPER = "__complete"
+"""What completion scripts call; no verb, so neither listed nor completed itself."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code."""
-    if not __debug__:
-        # Asserts state what only a bug can break; without them the store would write it to disk.
-        print("zoned: refuses to run under `python -O`: it needs its assertions", file=sys.stderr)
-        return EXIT_USAGE
-    options = _parser().parse_args(arguments)
-    from filestore import StoreError
-    from srv.cli.serve import serve
-
+    words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return serve(options.data_dir, options.sync)
-    except StoreError as error:
-        print(f"zoned: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        if not __debug__:
+            # Asserts state what only a bug can break; without them it would be written to disk.
+            from srv.cli.options import UsageError
+
+            raise UsageError("refuses to run under `python -O`: it needs its assertions")
+        _open_standard_streams()
+        gc.set_threshold(OBJECTS_MAX)
+        if words[:1] == [HELPER]:
+            from srv.cli.completion import complete
+
+            return complete(words[1:])
+        return _run(words)
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return 130
+    except BrokenPipeError:
+        return EXIT_PIPE
+    except Exception as error:  # the rim: whatever it is becomes one line and an exit code
+        return _fail(error)
 
 
-def default_data_dir() -> Path:
-    """`$ZONED_DATA_DIR`, else the user's data folder."""
-    if given := os.environ.get("ZONED_DATA_DIR"):
-        return Path(given)
-    home = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(home) / "zoned"
+def _open_standard_streams() -> None:
+    """A stream that was closed is nowhere. Else the next file opened would get its number, and a
+    message meant for people would be written into the database.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="zoned", description="A persistence daemon for the sessions of AI agents."
+def _run(words: list[str]) -> int:
+    from srv.cli.options import parse
+
+    call = parse(words)
+    from srv.cli.screen import Screen, say_raw
+
+    call.screen = Screen()
+    if "version" in call.flags:
+        from importlib.metadata import version
+
+        call.screen.line(f"zoned {version('zoned')}")
+        call.screen.flush()
+        return 0
+    if not call.verb or "help" in call.flags:
+        from srv.cli.help import text_of
+
+        if not call.verb and "help" not in call.flags:
+            say_raw(text_of("") + "\n")
+            return 2
+        call.screen.line(text_of(call.verb))
+        call.screen.flush()
+        return 0
+    from importlib import import_module
+
+    from srv.cli.verbs import VERBS
+
+    module, _, function = VERBS[call.verb].run.partition(":")
+    code = getattr(import_module(module), function)(call)
+    assert isinstance(code, int)
+    call.screen.flush()
+    return code
+
+
+def _fail(error: Exception) -> int:
+    from srv.cli.options import UsageError
+    from srv.cli.screen import say
+    from srv.errors import EXIT_FAILED, EXIT_USAGE, KINDS, told
+
+    if isinstance(error, UsageError):
+        where = f" {error.verb}" if error.verb else ""
+        say(f"{error} (see: zoned help{where})")
+        return EXIT_USAGE
+    if found := told(error):
+        say(f"{_SUBJECTS.get(found.kind, '')}{found}")
+        return KINDS[found.kind].exit_code
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        say(f"{name}{error.strerror or error}")
+        return EXIT_FAILED
+    if sys.flags.dev_mode:
+        raise error
+    say(
+        f"a bug: {type(error).__name__}: {error} (to see where, run: python -X dev -m srv.cli.main)"
     )
-    parser.add_argument("--version", action="version", version=f"zoned {version('zoned')}")
-    verbs = parser.add_subparsers(dest="verb", required=True, metavar="COMMAND")
-    serve = verbs.add_parser(
-        "serve",
-        help="open the store and keep it open until SIGINT or SIGTERM",
-        description="Open the store in the data folder, say so in one line, and keep it open until "
-        "SIGINT or SIGTERM. On a terminal the line is for people, otherwise it is one JSON object.",
-        epilog="example: zoned serve --data-dir ./data",
-    )
-    serve.add_argument(
-        "--data-dir",
-        type=Path,
-        default=default_data_dir(),
-        metavar="DIR",
-        help="where the data lies (default: $ZONED_DATA_DIR, else %(default)s)",
-    )
-    serve.add_argument(
-        "--sync",
-        choices=("full", "normal"),
-        default="full",
-        help="full: what is acknowledged survives power loss; normal: it survives a crash of the "
-        "process, but power loss may take the last moments (default: full)",
-    )
-    return parser
+    return EXIT_FAILED
 
 
 if __name__ == "__main__":

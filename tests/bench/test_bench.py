@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from bench.__main__ import BENCHMARKS, DATA_FOLDER, main
+from bench.agents import PROVIDERS
 
 ROWS = {
     "writers_64": ["writers_64"],
@@ -28,9 +29,27 @@ ROWS = {
     "archive_list": ["archive_list"],
     "archive_time": ["archive_time"],
     "save_growth": ["save_growth_equal", "save_growth_node"],
+    "migrate_blocks": ["migrate_blocks", "migrate_blocks_memory"],
+    "migrate_stream": ["migrate_stream_memory"],
+    "migrate_nothing": ["migrate_nothing"],
+    "rpc_info": ["rpc_info_1", "rpc_info_8", "rpc_info_64"],
+    "rpc_append": ["rpc_append_1", "rpc_append_64", "rpc_append_512", "rpc_append_64_p99"],
+    "rpc_read": ["rpc_read_64k"],
+    "rpc_memory": ["rpc_memory"],
+    "serve_ready": ["serve_ready"],
+    "cli_start": ["cli_agents", "cli_agents_daemon"],
+    "replay_fold": [f"replay_{provider}" for provider in PROVIDERS],
+    "replay_scan": ["replay_scan", "replay_scan_speed", "replay_scan_plain"],
+    "replay_memory": ["replay_memory"],
+    "follow_latency": ["follow_latency"],
 }
 """Which rows each benchmark prints."""
-SHOWN_ONLY = {"writers_64_asyncio", "write_amplification_paced", "copy_zone_raw"}
+SHOWN_ONLY = {
+    "writers_64_asyncio",
+    "write_amplification_paced",
+    "copy_zone_raw",
+    "rpc_append_1",
+}
 """Rows without a target."""
 ZERO = {"snapshot_equal", "save_growth_equal"}
 """Rows whose figure is to be nothing at all."""

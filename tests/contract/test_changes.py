@@ -1,6 +1,7 @@
 """`changes`: every committed change once, in order; a gap instead of blocking or growing."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -37,10 +38,71 @@ async def test_change_of_append_tells_all(store: FileStore) -> None:
     changes = store.changes()
     done = await store.append("z", "f", b"more")
     (change,) = await take(changes, 1)
-    assert change._replace(file_id=None) == Change(
-        done.version, "append", "z", "f", done.version, offset=3, size=4, source=None
+    assert change == Change(
+        done.version,
+        "append",
+        "z",
+        "f",
+        done.version,
+        offset=3,
+        size=4,
+        source=None,
+        file_id=change.file_id,
+        first_line=1,
+        lines=0,
     )
     assert change.file_id is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "data", "first_line", "lines"),
+    [
+        (b"", b"a\nb\n", 0, 2),
+        (b"a\n", b"b\nc", 1, 2),
+        (b"a", b"b\n", 1, 0),
+        (b"a", b"b\nc\n\nd", 1, 2),
+        (b"a\n", b" \n\n", 1, 0),
+        (b" ", b"a\n", 0, 1),
+        (b" ", b"\n", 0, 0),
+        (b"a\n\xc2", b"b\n", 2, 0),
+        (b"a\n\xc2", b"\xa0\n", 2, -1),
+    ],
+)
+async def test_change_of_append_tells_how_many_lines_there_are_more(
+    store: FileStore, before: bytes, data: bytes, first_line: int, lines: int
+) -> None:
+    """The last one was half a character, counted as a line until the rest made it white space."""
+    await store.append("z", "f", before)
+    changes = store.changes()
+    await store.append("z", "f", data)
+    (change,) = await take(changes, 1)
+    assert (change.first_line, change.lines) == (first_line, lines)
+    info = await store.stat("z", "f")
+    assert info is not None
+    assert info.lines == first_line + lines
+
+
+@pytest.mark.parametrize("before", [b"", b"a\n", b"torn", b"a\n \n ", b"\xc2"])
+async def test_change_of_append_lines_tells_which_they_are(store: FileStore, before: bytes) -> None:
+    await store.append("z", "f", before)
+    changes = store.changes()
+    done = await store.append_lines("z", "f", ["one", "", "two"])
+    (change,) = await take(changes, 1)
+    assert (change.first_line, change.lines) == (done.first_line, done.lines)
+    assert done.lines == 2
+
+
+async def test_changes_of_transactions_come_in_the_order_of_the_calls(store: FileStore) -> None:
+    """The call itself hands the unit in, before anybody waits for it."""
+    changes = store.changes()
+    asked = [
+        store.transact(partial(Transaction.append, zone="z", name=f"{number}", data=b"x"))
+        for number in range(50)
+    ]
+    await store.append("z", "after", b"x")
+    await asyncio.gather(*reversed(asked))
+    names = [change.name for change in await take(changes, 51)]
+    assert names == [*(f"{number}" for number in range(50)), "after"]
 
 
 async def test_file_id_of_append_finds_the_file_after_its_zone_was_renamed(

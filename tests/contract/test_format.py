@@ -69,12 +69,12 @@ async def assert_refused(folder: Path, error: type[StoreError]) -> StoreError:
 
 def test_database_made_by_us_carries_our_marks(closed: Path) -> None:
     assert query(closed, "PRAGMA application_id") == [(0x7A6F6E64,)]
-    assert query(closed, "PRAGMA user_version") == [(1,)]
+    assert query(closed, "PRAGMA user_version") == [(2,)]
     assert query(closed, "PRAGMA journal_mode") == [("wal",)]
     assert query(closed, "PRAGMA auto_vacuum") == [(2,)], "incremental"
 
 
-@pytest.mark.parametrize("version", [2, 3, 1000, 0x7FFFFFFF])
+@pytest.mark.parametrize("version", [3, 4, 1000, 0x7FFFFFFF])
 async def test_newer_format_is_refused_untouched(closed: Path, version: int) -> None:
     overwrite(closed, USER_VERSION_AT, version.to_bytes(4, "big"))
     error = await assert_refused(closed.parent, NewerFormatError)
@@ -90,7 +90,7 @@ async def test_newer_format_that_is_only_in_the_wal_is_refused_untouched(
     folder = make_folder(tmp_path / "killed")
     with closing(sqlite3.connect(closed)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
         for name in ("zoned.db", "zoned.db-wal"):
             shutil.copyfile(closed.with_name(name), folder / name)
     before = footprint(folder)
@@ -103,11 +103,28 @@ async def test_newer_format_that_is_only_in_the_wal_is_refused_untouched(
 
 async def test_newer_format_put_back_opens_again(closed: Path, open_store: StoreOpener) -> None:
     """The control: nothing but the version number kept it shut."""
-    overwrite(closed, USER_VERSION_AT, (2).to_bytes(4, "big"))
+    overwrite(closed, USER_VERSION_AT, (3).to_bytes(4, "big"))
     await assert_refused(closed.parent, NewerFormatError)
-    overwrite(closed, USER_VERSION_AT, (1).to_bytes(4, "big"))
+    overwrite(closed, USER_VERSION_AT, (2).to_bytes(4, "big"))
     store = await open_store()
     assert await store.read("z", "f") == noise(200_000)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_older_format_is_refused_untouched(closed: Path, version: int) -> None:
+    overwrite(closed, USER_VERSION_AT, version.to_bytes(4, "big"))
+    error = await assert_refused(closed.parent, FormatError)
+    assert f"format {version}" in error.message
+    assert "zoned migrate up" in error.hint
+
+
+async def test_step_that_nobody_knows_is_refused(closed: Path) -> None:
+    """A newer release has noted it; only that tells, if the number of the format is the same."""
+    run_sql(closed, "INSERT INTO format_step VALUES (3, 'f0003_from_the_future', 1)")
+    before = footprint(closed.parent)
+    with pytest.raises(NewerFormatError, match="f0003_from_the_future"):
+        await FileStore.open(closed.parent)
+    assert footprint(closed.parent) == before
 
 
 @pytest.mark.parametrize("application_id", [0, 1, 0x7A6F6E65, 0xFFFFFFFF])

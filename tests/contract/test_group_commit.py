@@ -6,7 +6,7 @@ import pytest
 
 from filestore import Appended, BusyError, FileStore, Limits, Transaction
 from tests.conftest import StoreOpener
-from tests.contract.tools import Gate, do_nothing, noise, turn
+from tests.contract.tools import Gate, do_nothing, later, noise, turn
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ async def test_queue_full_of_bytes_refuses_and_keeps_what_it_accepted(
             store.append("z", "f", b"y" * 2001),
             store.append_lines("z", "f", ["y" * 2000]),
             store.write("z", "g", b"y" * 2001),
-            store.transact(do_nothing, cost_bytes=2001),
+            later(lambda: store.transact(do_nothing, cost_bytes=2001)),
         ):
             with pytest.raises(BusyError) as caught:
                 await refused

@@ -8,14 +8,23 @@ import stat
 import threading
 import types
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Sequence,
+)
 from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from filestore import Change, FileStore, Transaction
 from filestore.changes import Subscription
 
+T = TypeVar("T")
 Unit = Callable[[Transaction], Coroutine[Any, Any, object]]
 
 WAIT_S_MAX = 30.0
@@ -57,7 +66,7 @@ class Gate:
         self._reached.clear()
         self._opened.clear()
         self._stop_at = "begun"
-        task = group.create_task(store.transact(unit))
+        task = group.create_task(later(lambda: store.transact(unit)))
         assert await asyncio.to_thread(self._reached.wait, WAIT_S_MAX)
         return task
 
@@ -81,6 +90,11 @@ class Gate:
 
 async def do_nothing(_: Transaction) -> None:
     """An empty unit of work."""
+
+
+async def later(call: Callable[[], Awaitable[T]]) -> T:
+    """Make a call, which hands in its work at once, when this is awaited and not before."""
+    return await call()
 
 
 @types.coroutine

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from filestore import FileStore, StorageFullError, StoreError
+from filestore.engine import writer, writer_tx
+from filestore.files import SPACE_BYTES_MIN
+from tests.contract.tools import do_nothing
 from tests.support import child_model as ops
 from tests.support.child_model import Model
 from tests.support.faults import resize_disk, small_disk, until
@@ -108,6 +111,34 @@ async def test_full_disk_at_reopening_loses_nothing_and_raises_only_ours(
         assert await ops.dump(store) == model
         await ops.assert_clean(store)
         await ops.assert_works(store)
+    finally:
+        await store.close()
+
+
+async def test_pages_free_in_the_database_are_no_room_while_the_log_cannot_begin_again(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were counted as room, and the store said that all was well, and refused every write."""
+    monkeypatch.setattr(writer, "PROBE_S", 0)
+    # Lowered by others in this process, perhaps.
+    monkeypatch.setattr(writer_tx, "SHRINK_FREE_PAGES_MIN", 4096)
+    resize_disk(disk, "8m")  # or releasing what is deleted may fill it
+    store = await FileStore.open(disk / "data")
+    try:
+        await store.write("old", "f", random.Random(1).randbytes(1_000_000))
+        await store.delete_zone("old")
+        await store.tidy()
+        (free,) = await store.read_unit(lambda tx: tx.fetch("PRAGMA freelist_count"))
+        assert free[0] * 4096 > SPACE_BYTES_MIN
+        filler = fill_up(disk)
+        filler.write_bytes(bytes(filler.stat().st_size - 100_000))
+        # What does not fit leaves room behind, in the log, for small commits.
+        await fill(store, Model(), 60_000, is_append=True)
+        for _ in range(50):
+            await store.transact(do_nothing)  # and then the disk is probed
+            assert store.trouble is not None
+        filler.unlink()
+        await resumes(store, Model())
     finally:
         await store.close()
 

@@ -1,5 +1,6 @@
 """Every command and every piece of code that a document shows does what it says."""
 
+import contextlib
 import json
 import os
 import re
@@ -8,13 +9,17 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.support.processes import END_S_MAX, ROOT, environment, first_line, running
+from tests.cli.tools import left_on_terminal, on_terminal
+from tests.support.processes import COMMAND, END_S_MAX, ROOT, environment, first_line, running
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OPERATIONS = ROOT / "docs" / "OPERATIONS.md"
+"""Its commands are in test_operations.py."""
 
 
 def blocks(text: str, language: str) -> list[str]:
@@ -42,15 +47,93 @@ def test_python_in_readme_runs(tmp_path: Path) -> None:
 
 def test_commands_in_documents_are_the_ones_tested_here() -> None:
     """A new command in a document needs a test; this list is where it is missed."""
-    shown = {command for path in DOCUMENTS for command in commands(path.read_text("utf-8"))}
-    assert shown == {"make run", "make test"}
+    others = [path for path in DOCUMENTS if path != OPERATIONS]
+    shown = {command for path in others for command in commands(path.read_text("utf-8"))}
+    assert shown - {step.command for step in tour()} == {"make run", "make test"}
+
+
+class Step(NamedTuple):
+    """A command of the tour, and what it is shown to answer."""
+
+    command: str
+    shown: str
+
+
+def tour() -> list[Step]:
+    section = README.partition("## A two-minute tour")[2].partition("\n## ")[0]
+    text = "".join(blocks(section, "console"))
+    found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
+    return [Step(command, shown) for command, shown in found]
+
+
+_CHANGING = {
+    r"http://127\.0\.0\.1:\d+/(\?token=\S+)?": "URL",
+    r"\S+/tour\b": "FOLDER",
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "UUID",
+    r"\(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)": "(DATE)",
+    r"\b(just now|\d+ (s|min) ago)\b": "AGO",
+    r"\b(pid|up for|version|on disk) .*": r"\1",
+    r"version \d+": "version N",
+    r"\d+ (requests|connections|commits|subscriptions)": r"N \1",
+    r" +": " ",
+}
+
+
+def settled(shown: str) -> str:
+    """What is shown, without what is another at every run."""
+    for pattern, name in _CHANGING.items():
+        shown = re.sub(pattern, name, shown)
+    return shown
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    """Where `zoned` is the command under test, on a terminal without colour."""
+    script = tmp_path / "bin" / "zoned"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    script.chmod(0o755)
+    return {"PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
+            "NO_COLOR": "1"}  # fmt: skip
+
+
+def test_tour_in_readme_shows_what_its_commands_answer(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    """Each on a terminal, in order; zones of archives are those of this run."""
+    zones: dict[str, str] = {}
+    with contextlib.ExitStack() as daemons:
+        for command, shown in tour():
+            for theirs, ours in zones.items():
+                command = command.replace(theirs, ours)
+            if command.startswith("export "):
+                settings |= dict(word.split("=", 1) for word in shlex.split(command)[1:])
+                answer = ""
+            elif command.endswith("&"):
+                words = ["bash", "-c", f"exec {command[:-1]}"]
+                left = left_on_terminal(words, shown.count("\n"), settings, tmp_path)
+                daemon, answer = daemons.enter_context(left)
+            elif command == "kill %1":
+                daemon.terminate()
+                assert daemon.wait(END_S_MAX) == 0
+                answer = ""
+            else:
+                words = ["bash", "-c", command]
+                code, answer = on_terminal(words, settings=settings, folder=tmp_path)
+                assert code == 0, (command, answer)
+            zone = r"agent:\w+:archive:\d+"
+            zones |= dict(zip(re.findall(zone, shown), re.findall(zone, answer), strict=False))
+            for theirs, ours in zones.items():
+                answer = answer.replace(ours, theirs)
+            assert settled(answer) == settled(shown), command
 
 
 @pytest.mark.skipif(
     not (ROOT / ".venv" / "runtime-installed").exists(), reason="not run by way of make"
 )
 def test_make_run_starts_the_daemon(tmp_path: Path) -> None:
-    with running(["make", "-s", "run", f"DATA_DIR={tmp_path / 'data'}"]) as process:
+    settings = [f"DATA_DIR={tmp_path / 'data'}", "ARGS=--port 0"]
+    with running(["make", "-s", "run", *settings]) as process:
         ready = json.loads(first_line(process))
         assert ready["ready"]
         assert Path(ready["data_dir"]) == tmp_path / "data"

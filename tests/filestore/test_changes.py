@@ -1,6 +1,7 @@
 """The feed alone: ring, floor, gaps, and the end."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -24,6 +25,63 @@ def feed_of(*positions: int, kept: int = 100, start: int = 0) -> Feed:
 
 async def positions(subscription: Subscription, count: int) -> list[int]:
     return [found.position for found in await take(subscription, count)]
+
+
+class Notes:
+    """A listener that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def on_changes(self, changes: Sequence[Change]) -> None:
+        self.heard.append([each.position for each in changes])
+
+    def on_loss(self, position: int) -> None:
+        self.heard.append(("loss", position))
+
+    def on_close(self) -> None:
+        self.heard.append("close")
+
+
+async def test_listener_is_called_with_each_group_while_it_listens() -> None:
+    feed, notes = feed_of(1), Notes()
+    feed.listen(notes)
+    feed.add([change(2), change(4)], 5)
+    feed.add([], 6)
+    feed.add([change(7)], 7)
+    feed.lose(6)
+    feed.add([change(8)], 8)
+    feed.unlisten(notes)
+    feed.add([change(9)], 9)
+    feed.unlisten(notes)
+    feed.listen(notes)
+    feed.add([change(10)], 10)
+    feed.close()
+    assert notes.heard == [[2, 4], [7], ("loss", 7), [8], [10], "close"]
+    with pytest.raises(ClosedError):
+        feed.listen(notes)
+
+
+async def test_listeners_may_come_and_go_while_they_are_called() -> None:
+    class Turnstile(Notes):
+        def on_changes(self, changes: Sequence[Change]) -> None:
+            super().on_changes(changes)
+            feed.unlisten(self)
+            feed.listen(late)
+
+    feed, first, last, late = Feed(100), Turnstile(), Notes(), Notes()
+    feed.listen(first)
+    feed.listen(last)
+    feed.add([change(1)], 1)
+    feed.add([change(2)], 2)
+    assert (first.heard, last.heard, late.heard) == ([[1]], [[1], [2]], [[2]])
+
+
+async def test_listener_hears_of_a_group_that_the_ring_cannot_hold() -> None:
+    feed, notes = Feed(3), Notes()
+    feed.listen(notes)
+    feed.add([change(position) for position in range(1, 101)], 100)
+    assert notes.heard == [list(range(1, 101))]
 
 
 async def test_feed_gives_what_is_after_a_position() -> None:

@@ -141,7 +141,7 @@ async def test_release_of_a_list_that_is_not_there_is_told(
     proof = row_check(999, 2) if is_checked else b"nonsense"
     run_sql(database_at_rest, ("INSERT INTO released VALUES (?, ?, ?)", (999, 2, proof)))
     report = await report_of(open_store)
-    assert "deleted file 999" in str(report.problems[0])
+    assert "deleted or unfinished file 999" in str(report.problems[0])
 
 
 async def test_appends_whose_line_numbers_do_not_add_up_are_told(

@@ -14,6 +14,7 @@ from filestore.chunking import (
     HASH_BYTES,
     STREAM_LEVEL,
     VALUE_LEVEL,
+    FixedCutter,
     Prepared,
     hash_bytes,
     pack,
@@ -187,6 +188,20 @@ def test_split_fixed_gives_parts_of_one_size_that_join(data: bytes, size: int) -
     assert b"".join(parts) == data
     assert all(len(part) == size for part in parts[:-1])
     assert all(parts)
+
+
+@given(st.lists(st.binary(max_size=50)), st.integers(1, 120))
+def test_bytes_that_come_bit_by_bit_are_cut_as_if_they_came_at_once(
+    data: list[bytes], size: int
+) -> None:
+    cutter = FixedCutter(size)
+    parts = [part for bit in data for part in cutter.feed(bit)] + cutter.end()
+    assert parts == split_fixed(b"".join(data), size)
+
+
+def test_bytes_that_come_in_the_right_size_are_not_copied() -> None:
+    data = bytes(100)
+    assert FixedCutter(100).feed(data)[0] is data
 
 
 def test_hash_is_blake3() -> None:

@@ -9,7 +9,7 @@ import pytest
 from filestore import CorruptionError, FileStore, Limits, Transaction
 from filestore.check import check
 from filestore.chunking import make_piece, unpack
-from filestore.engine import writer
+from filestore.engine import writer_tx
 from tests.conftest import StoreOpener
 from tests.contract.tools import WAIT_S_MAX, query, run_sql
 
@@ -20,7 +20,7 @@ SMALL = Limits(seal_bytes=4096, log_bytes_soft=16_384, log_bytes_hard=65_536)
 @pytest.fixture
 def small_trims(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the log shrink in small steps, as fits the small bounds."""
-    monkeypatch.setattr(writer, "TRIM_BYTES_MIN", 4096)
+    monkeypatch.setattr(writer_tx, "TRIM_BYTES_MIN", 4096)
 
 
 def damage_log(database: Path, data: bytes) -> None:

@@ -46,7 +46,7 @@ def test_record_cannot_be_changed(record: object) -> None:
 
 def test_limits_have_units_in_their_names() -> None:
     for field in dataclasses.fields(Limits):
-        assert getattr(Limits(), field.name) > 0
+        assert getattr(Limits(), field.name) > 0 or field.name == "ballast_bytes"
         words = set(field.name.split("_"))
         assert words & {"bytes", "units", "rows", "lines", "kept", "s", "readers"}, field.name
 

@@ -10,7 +10,7 @@ import pytest
 from filestore import BackendError, FileStore, Limits, Transaction
 from filestore import check as check_module
 from filestore.check import check
-from filestore.engine import driver, writer
+from filestore.engine import driver, writer, writer_tx
 from filestore.engine.base import ReadTx
 from filestore.engine.log import Tails
 from filestore.engine.read_only import ReadOnlySqliteEngine
@@ -118,7 +118,7 @@ async def test_read_only_store_keeps_appends_when_older_rows_are_trimmed(
     open_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row that holds them has a number greater than the versions in it."""
-    monkeypatch.setattr(writer, "TRIM_BYTES_MIN", 4096)
+    monkeypatch.setattr(writer_tx, "TRIM_BYTES_MIN", 4096)
     store = await open_store(limits=Limits(seal_bytes=4096, log_bytes_soft=16_384))
     for _ in range(4):
         await store.append("z", "filler", b"x" * 1000)
@@ -176,7 +176,7 @@ async def test_read_only_store_forgets_what_was_sealed(
 ) -> None:
     """It holds no more than the log and a bound, however long it lives."""
     monkeypatch.setattr("filestore.engine.read_only.VIEW_BYTES_MIN", 4096)
-    monkeypatch.setattr(writer, "TRIM_BYTES_MIN", 4096)
+    monkeypatch.setattr(writer_tx, "TRIM_BYTES_MIN", 4096)
     limits = Limits(seal_bytes=1000, log_bytes_soft=8192)
     store = await open_store(limits=limits)
     beside = await open_store(read_only=True, limits=ONE_READER)

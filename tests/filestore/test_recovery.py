@@ -22,7 +22,7 @@ from filestore import (
     Transaction,
     housekeeping,
 )
-from filestore.engine import writer
+from filestore.engine import writer, writer_tx
 from filestore.engine.base import ReadTx
 from filestore.engine.log import LogRows, Tail, encode
 from filestore.engine.sqlite import SqliteEngine
@@ -31,6 +31,7 @@ from tests.contract.tools import (
     WAIT_S_MAX,
     Gate,
     do_nothing,
+    later,
     noise,
     size_of,
     take,
@@ -113,6 +114,28 @@ async def in_one_group(
 # -- a full disk
 
 
+async def test_units_that_fail_all_the_time_do_not_keep_the_disk_from_being_probed(
+    open_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They cost nothing, so they are taken on a full disk, and fail: each later than the last
+    by less than the time to the next probe."""
+    monkeypatch.setattr(writer, "PROBE_S", 0.2)
+    monkeypatch.setattr(housekeeping, "RELEASE_DELAY_S", WAIT_S_MAX)
+    store = await open_store()
+    await store.write("z", "file", b"0")
+    await store.tidy()
+    before = store.position
+
+    async def is_too_large(tx: Transaction) -> None:
+        limit_pages(store, 4)
+        await tx.write("z", "big", noise(100_000))
+
+    async with asyncio.timeout(WAIT_S_MAX / 6):
+        while store.position == before:  # until a probe has gone well
+            with pytest.raises(StorageFullError):
+                await store.transact(is_too_large)
+
+
 async def test_unit_that_hides_a_full_disk_takes_its_group_back_with_it(
     open_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +159,7 @@ async def test_unit_that_hides_a_full_disk_takes_its_group_back_with_it(
         store,
         gate,
         store.append("z", "a", b"second\n"),
-        store.transact(fills_the_disk),
+        later(lambda: store.transact(fills_the_disk)),
         store.write("z", "after", b"by a neighbour that comes after"),
     )
     assert [type(outcome) for outcome in found] == [StorageFullError] * 3
@@ -259,7 +282,7 @@ async def test_unit_that_raises_stop_iteration_leaves_nobody_waiting(
     bad, good = await in_one_group(
         store,
         gate,
-        store.transact(lambda tx: tx.delete_file("z", next(names))),
+        later(lambda: store.transact(lambda tx: tx.delete_file("z", next(names)))),
         store.append("z", "a", b"x"),
     )
     assert isinstance(bad, RuntimeError)
@@ -268,7 +291,7 @@ async def test_unit_that_raises_stop_iteration_leaves_nobody_waiting(
 
 async def test_read_unit_that_raises_stop_iteration_is_answered(store: FileStore) -> None:
     names: Iterator[str] = iter(())
-    (bad,) = await outcomes(store.view(lambda tx: tx.stat("z", next(names))))
+    (bad,) = await outcomes(later(lambda: store.view(lambda tx: tx.stat("z", next(names)))))
     assert isinstance(bad, RuntimeError)
     assert await store.stat("z", "a") is None
 
@@ -364,11 +387,11 @@ async def test_rows_without_records_are_trimmed_by_their_number(
     open_store: StoreOpener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their bytes alone, twelve each, there would be ninety thousand of them."""
-    monkeypatch.setattr(writer, "TRIM_ROWS", 10)
+    monkeypatch.setattr(writer_tx, "TRIM_ROWS", 10)
     store = await open_store()
     for number in range(35):
         await store.write("z", "state", b"%d" % number)
-    assert 35 * len(encode(1, ())) < writer.TRIM_BYTES_MIN
+    assert 35 * len(encode(1, ())) < writer_tx.TRIM_BYTES_MIN
     await store.tidy()
     ((rows,),) = await store.read_unit(lambda tx: tx.fetch("SELECT count(*) FROM log"))
     assert rows <= 10

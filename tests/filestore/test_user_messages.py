@@ -1,17 +1,17 @@
 """The user's messages in streams: every known shape, and whatever else may come along."""
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.replay.user_messages import user_messages
+from filestore.replay.user_messages import user_text
 
 
 def found(*frames: Any) -> list[str]:
-    return list(user_messages(json.dumps(frame).encode() for frame in frames))
+    texts = [user_text(frame) for frame in frames if isinstance(frame, dict)]
+    return [text for text in texts if text]
 
 
 def text(value: object, kind: str = "text") -> dict[str, object]:
@@ -81,12 +81,6 @@ NOT_THE_USERS: list[object] = [
     {"method": "session/prompt"},
 ]  # fmt: skip
 
-NO_FRAMES = [
-    b"", b" ", b"\n", b"not JSON", b"{", b'{"type":"user"', b"\xff\xfe", b"\x00", b"nan",
-    b"[" * 100_000, b'{"a":' * 100_000, b'{"type":"user","message":"\xff"}',
-    b'{"type":"user","message":"\\ud800"}',
-]  # fmt: skip
-
 
 @pytest.mark.parametrize(("frame", "expected"), KNOWN, ids=lambda value: ascii(value)[:60])
 def test_message_of_known_stream_is_found(frame: object, expected: str) -> None:
@@ -98,28 +92,8 @@ def test_frame_that_is_not_the_users_is_passed_over(frame: object) -> None:
     assert found(frame) == []
 
 
-@pytest.mark.parametrize("line", NO_FRAMES, ids=lambda value: ascii(value[:30]))
-def test_line_that_is_no_frame_is_passed_over(line: bytes) -> None:
-    good = b'{"type":"user","message":"yes"}'
-    assert list(user_messages([line, good, line])) == ["yes"]
-
-
 def test_messages_come_in_the_order_of_the_lines() -> None:
     assert found(*(frame for frame, _ in KNOWN)) == [expected for _, expected in KNOWN]
-
-
-def test_lines_are_taken_one_at_a_time() -> None:
-    """The first message must not cost the reading of the whole stream."""
-    taken = 0
-
-    def lines() -> Any:
-        nonlocal taken
-        for _ in range(100):
-            taken += 1
-            yield b'{"type":"user","message":"yes"}'
-
-    assert next(user_messages(lines())) == "yes"
-    assert taken == 1
 
 
 json_values = st.recursive(
@@ -152,8 +126,3 @@ json_values = st.recursive(
 @given(st.lists(json_values, max_size=4))
 def test_any_frames_give_texts_and_no_error(frames: list[object]) -> None:
     assert all(message.encode() for message in found(*frames))
-
-
-@given(st.lists(st.binary(max_size=40), max_size=4))
-def test_any_lines_give_no_error(lines: list[bytes]) -> None:
-    assert all(isinstance(message, str) for message in user_messages(lines))

@@ -43,11 +43,11 @@ from filestore import (
 )
 from filestore import store as filestore_store
 from filestore.changes import Subscription
-from filestore.engine import writer
 from filestore.model import PIECE_BYTES_MAX
 from tests.model import values
 from tests.model.ledger import Announced, Ledger, Mark, Step
 from tests.support import child_model as ops
+from tests.support.child import writer_bounds
 from tests.support.child_model import Op, Refused, UnitFailedError, lines_of, unpack
 
 T = TypeVar("T")
@@ -683,8 +683,7 @@ def test_any_operations_in_any_order_behave_as_the_model_says(
         ("EMPTY_TAILS_MAX", 2),
         ("HEADS_KEPT_MAX", 4),
     ):
-        assert hasattr(writer, name), name
-        monkeypatch.setattr(writer, name, value)
+        monkeypatch.setattr(writer_bounds(name), name, value)
     # Streaming reads take many steps even here, so that others come in between.
     monkeypatch.setattr(filestore_store, "PIECE_BYTES_MAX", 2048)
     machine: type[RuleBasedStateMachine] = StoreMachine

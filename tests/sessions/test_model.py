@@ -6,10 +6,10 @@ Derandomised by the profile in tests/conftest.py: a failure is the same for ever
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -72,8 +72,11 @@ class Machine(RuleBasedStateMachine):
         self.store: FileStore
         self.sessions: Sessions
 
-    def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.runner.run(work)
+    def do(self, work: Awaitable[T]) -> T:
+        async def wait() -> T:
+            return await work
+
+        return self.runner.run(wait())
 
     async def _open(self) -> None:
         self.store = await FileStore.open(self.folder, clock=self.clock, sync="normal")
@@ -177,6 +180,46 @@ class Machine(RuleBasedStateMachine):
             session = self._begun(agent, session_id)
             assert done.first_line == len(session.stream)
             session.stream += kept
+
+    @rule(agent=agents, given_lines=lines, number=picks)
+    def append_at_line(self, agent: str, given_lines: list[str], number: int) -> None:
+        """With a guard that may be right, with one that points at lines that stand, or neither."""
+        kept = [
+            line.encode() for text in given_lines for line in text.split("\n") if line.strip(" ")
+        ]
+        session = self.current.get(agent)
+        stream = session.stream if session else []
+        at_line = number % (len(stream) + 2)
+        guard = session.session_id if session else None
+        work = self.sessions.append_output(agent, given_lines, at_line=at_line, session_id=guard)
+        is_repeat = at_line < len(stream) and stream[at_line : at_line + len(kept)] == kept
+        if kept and at_line != len(stream) and not is_repeat:
+            with pytest.raises(VersionConflictError) as caught:
+                self.do(work)
+            assert caught.value.current_lines == len(stream)
+            return
+        done = self.do(work)
+        assert done.duplicate == (bool(kept) and is_repeat)
+        if kept and not is_repeat:
+            session_id = self.do(self.sessions.read_state(agent)).session_id
+            self._begun(agent, session_id).stream += kept
+
+    @rule(agent=agents)
+    def archive_late(self, agent: str) -> None:
+        """Sessions that are not current: those that are finished are found, others refused."""
+        done = {known.session_id: ms for ms, known in self.archives[agent].items()}
+        others = self._ids() | self.dead_ids
+        if agent in self.current:
+            others.discard(self.current[agent].session_id)
+        for session_id in sorted(others)[:3]:
+            work = self.sessions.archive(agent, session_id=session_id)
+            if session_id in done:
+                found = self.do(work)
+                assert found is not None
+                assert found.archived_at_ms == done[session_id]
+            else:
+                with pytest.raises(VersionConflictError):
+                    self.do(work)
 
     @rule(agent=agents)
     def archive(self, agent: str) -> None:

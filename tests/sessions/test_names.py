@@ -51,7 +51,7 @@ BY_EITHER: dict[str, Call] = {
     "fork": lambda sessions, value: sessions.fork(value, "b"),
     "read_output": lambda sessions, value: sessions.read_output(value),
 }
-NOT_CALLED_WITH_NAMES = {"close"}
+NOT_CALLED_WITH_NAMES = {"close", "stop_replays"}
 
 
 async def run(call: Call, sessions: Sessions, value: object) -> object:

@@ -3,13 +3,16 @@
 import json
 from typing import Any
 
+import orjson
 import pytest
 
 from filestore import FileStore
+from filestore.replay import replay
 from filestore.sessions import Sessions
 from filestore.sessions import sessions as module
 from filestore.sessions.preview import Summary, collapse, is_blank, preview_of, summarise
 from tests.contract.tools import NOT_SPACES, ODD_SPACES, WAIT_S_MAX
+from tests.replay.golden_streams import STREAMS, read_stream
 from tests.sessions.conftest import OpenSessions
 from tests.sessions.tools import (
     HUGE_BYTES,
@@ -418,6 +421,17 @@ async def test_fall_back_is_right_when_the_known_streams_are_forgotten(
         await sessions.write_state(name, b"{}")
     for name in ("a", "b", "c"):
         assert await archived_row(sessions, name) == (name, 0)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+async def test_fall_back_finds_what_a_replay_of_the_stream_shows(
+    sessions: Sessions, name: str
+) -> None:
+    """Not what the program says in the user's name: notes, instructions, echoes of commands."""
+    lines = read_stream(name).splitlines()
+    await sessions.append_output("a", lines)
+    shown = orjson.dumps({"nodes": replay(lines).nodes()})
+    assert await archived_row(sessions) == (summarise(shown).preview, 0)
 
 
 async def test_fall_back_of_long_stream_looks_at_its_head_only(sessions: Sessions) -> None:

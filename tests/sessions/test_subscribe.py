@@ -9,7 +9,7 @@ from filestore.sessions import SessionChange, Sessions
 from tests.conftest import FakeClock, StoreOpener
 from tests.contract.tools import turn
 from tests.sessions.conftest import OpenSessions
-from tests.sessions.tools import LARGE_BYTES, following, lines_of, snapshot, take
+from tests.sessions.tools import LARGE_BYTES, following, snapshot, take
 
 DATA_BYTES_MAX = 64 << 10
 
@@ -42,7 +42,9 @@ async def test_change_of_output_tells_where_and_what(sessions: Sessions) -> None
         done = await sessions.append_output("a", ["two", "three"])
         first, second = await take(changes, 2)
     assert (first.kind, first.offset, first.size, first.data) == ("output", 0, 4, b"one\n")
+    assert (first.first_line, first.lines) == (0, 1)
     assert (second.offset, second.size) == (done.offset, done.bytes_written) == (4, 10)
+    assert (second.first_line, second.lines) == (done.first_line, done.lines) == (1, 2)
     assert second.data == b"two\nthree\n"
     assert second.position > first.position
 
@@ -235,35 +237,6 @@ async def test_resume_while_changes_arrive_loses_and_doubles_nothing(
 
     await asyncio.gather(writer(), consumer(store.position))
     assert found == [b"%d\n" % number for number in range(count)]
-
-
-async def test_slow_consumer_is_told_a_gap_and_goes_on(
-    open_store: StoreOpener, on: OpenSessions
-) -> None:
-    store = await open_store(limits=Limits(changes_kept=10))
-    sessions = on(store)
-    async with following(sessions.subscribe("a")) as changes:
-        for number in range(100):
-            await sessions.append_output("a", f"{number}")
-        (gap,) = await take(changes, 1)
-        assert gap == SessionChange(store.position, "gap")
-        await sessions.append_output("a", "next")
-        (change,) = await take(changes, 1)
-        assert change.data == b"next\n"
-        assert change.offset == sum(len(f"{number}\n") for number in range(100))
-    assert len(await lines_of(sessions, "a")) == 101
-
-
-async def test_gap_by_the_changes_of_other_agents_is_told_too(
-    open_store: StoreOpener, on: OpenSessions
-) -> None:
-    store = await open_store(limits=Limits(changes_kept=10))
-    sessions = on(store)
-    async with following(sessions.subscribe("a")) as changes:
-        await sessions.append_output("a", "lost")
-        for number in range(100):
-            await sessions.append_output("b", f"{number}")
-        assert kinds(await take(changes, 1)) == ["gap"]
 
 
 @pytest.mark.parametrize("since", [0, -1, 1 << 40])

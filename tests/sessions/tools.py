@@ -2,11 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 
 from filestore import FileStore
-from filestore.sessions import SessionChange, Sessions
+from filestore.sessions import SessionChange, Sessions, Subscription
 from tests.contract.tools import WAIT_S_MAX
 
 STATE = "output.state.json"
@@ -116,13 +115,12 @@ async def streams_of(sessions: Sessions, definition_id: str) -> dict[str, list[b
     return found
 
 
-def following(changes: AsyncIterator[SessionChange]) -> "aclosing[AsyncGenerator[SessionChange]]":
+def following(changes: Subscription) -> "aclosing[Subscription]":
     """A subscription that is ended with the block, whatever happens in it."""
-    assert isinstance(changes, AsyncGenerator)
     return aclosing(changes)
 
 
-async def take(changes: AsyncIterator[SessionChange], count: int) -> list[SessionChange]:
+async def take(changes: Subscription, count: int) -> list[SessionChange]:
     """The next `count` changes."""
     async with asyncio.timeout(WAIT_S_MAX):
         return [await anext(changes) for _ in range(count)]

@@ -2,7 +2,7 @@
 
     python -m tests.support.child DATA_DIR OPTIONS
 
-OPTIONS is JSON: `sync`, `limits` (fields of Limits), `writer` (constants of filestore.engine.writer
+OPTIONS is JSON: `sync`, `limits` (fields of Limits), `writer` (constants of engine/writer_tx.py
 to lower, so that small workloads reach the work that big ones cause), `failpoint` and `hit`
 (SIGKILL at that hit of that name).
 
@@ -26,11 +26,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from filestore import FileStore, Limits, StoreError
-from filestore.engine import writer
+from filestore.engine import writer, writer_tx
 from tests.support import child_model
 from tests.support.child_model import Op
 
@@ -66,14 +66,19 @@ def failpoints_in_source() -> set[str]:
     return set(re.findall(r"_hit\(\s*[\"']([^\"']+)[\"']", text))
 
 
+def writer_bounds(name: str) -> ModuleType:
+    """The module of the writer that has the bound of this name."""
+    (found,) = [module for module in (writer, writer_tx) if hasattr(module, name)]
+    return found
+
+
 # -- the child
 
 
 async def open_store(data_dir: str | Path, options: dict[str, Any], **more: Any) -> FileStore:
     """Open as the options say; also for tests that look at what a child left."""
     for name, value in options.get("writer", {}).items():
-        assert hasattr(writer, name), name
-        setattr(writer, name, value)
+        setattr(writer_bounds(name), name, value)
     return await FileStore.open(
         data_dir,
         sync=options.get("sync", "full"),

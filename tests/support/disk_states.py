@@ -35,8 +35,10 @@ How: TypeAlias = Literal["lost", "kept", "subset", "torn", "prefix"]
 HOWS: tuple[How, ...] = ("lost", "kept", "subset", "torn", "prefix")
 
 _MODELLED = "openat,write,pwrite64,ftruncate,unlink,rename,mkdir,fsync,fdatasync"
+_SENT = "writev,sendto,sendmsg"
+"""How else a daemon answers its clients."""
 _NOT_MODELLED = (
-    "open,creat,writev,pwritev,pwritev2,truncate,fallocate,unlinkat,renameat,renameat2,link,linkat,"
+    "open,creat,pwritev,pwritev2,truncate,fallocate,unlinkat,renameat,renameat2,link,linkat,"
     "symlink,symlinkat,mkdirat,rmdir,copy_file_range,sendfile,sync_file_range,sync,syncfs"
 )
 """Traced as well, so that a store which starts to use one of them does not slip through."""
@@ -45,7 +47,7 @@ _DELETED = re.compile(r"\d+<[^>]*>\(deleted\)")
 
 def record(trace: Path) -> list[str]:
     """The command prefix under which a process leaves a trace to play."""
-    return strace(trace, calls=f"{_MODELLED},{_NOT_MODELLED}", data_bytes=DATA_BYTES_MAX)
+    return strace(trace, calls=f"{_MODELLED},{_SENT},{_NOT_MODELLED}", data_bytes=DATA_BYTES_MAX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +158,13 @@ class Disk:
     names: _Names = field(default_factory=dict)
     _synced_names: _Names = field(default_factory=dict)
     _renamings: list[Callable[[_Names], object]] = field(default_factory=list)
+    _positions: dict[str, int] = field(default_factory=dict)
+    """Where the next `write` to a descriptor goes."""
     is_folder_made: bool = False
     is_folder_synced: bool = False
     """The folder's own name, which lies in its parent."""
+    is_honest: Callable[[str], bool] = lambda _: True
+    """By name of the file: does a sync do what it says? A control run has one that lies."""
 
     def play(self, call: Call) -> bool:
         """Carry out one call. False if it has nothing to do with this disk."""
@@ -199,6 +205,7 @@ class Disk:
         return True
 
     def _play_openat(self, call: Call, name: str) -> bool:
+        self._positions[str(call.result)] = 0
         if name not in self.names:
             assert "O_CREAT" in call.arguments, f"{name} was there before the trace began"
             file = _File()
@@ -226,7 +233,10 @@ class Disk:
         return self._write(call, name, call.offset)
 
     def _play_write(self, call: Call, name: str) -> bool:
-        raise AssertionError(f"{name} is written at a place that the trace does not tell")
+        descriptor = call.arguments.partition("<")[0]
+        offset = self._positions[descriptor]
+        self._positions[descriptor] += len(call.data)
+        return self._write(call, name, offset)
 
     def _write(self, call: Call, name: str, offset: int) -> bool:
         assert call.result == len(call.data), (
@@ -240,7 +250,8 @@ class Disk:
         return True
 
     def _play_fsync(self, _: Call, name: str) -> bool:
-        self.names[name].sync()
+        if self.is_honest(name):
+            self.names[name].sync()
         return True
 
     _play_fdatasync = _play_fsync
@@ -272,12 +283,19 @@ class Cut:
     acknowledged: tuple[bytes, ...]
 
 
-def play(disk: Disk, calls: Iterable[Call]) -> Iterator[Cut]:
+def printed(call: Call) -> list[bytes]:
+    """The acknowledgements of a process that prints them."""
+    return call.data.splitlines() if is_acknowledgement(call) else []
+
+
+def play(
+    disk: Disk, calls: Iterable[Call], heard: Callable[[Call], list[bytes]] = printed
+) -> Iterator[Cut]:
     """Play the calls; yields at every moment at which the disk or the acknowledgements changed."""
     acknowledged: list[bytes] = []
     for moment, call in enumerate(calls):
-        if is_acknowledgement(call):
-            acknowledged += call.data.splitlines()
+        if told := heard(call):
+            acknowledged += told
             yield Cut(moment, tuple(acknowledged))
         elif disk.play(call):
             yield Cut(moment, tuple(acknowledged))

@@ -55,6 +55,7 @@ class Call:
 
 _LINE = re.compile(r"(\d+) +(?:[\d:.]+ )?(.*)")
 _WHOLE = re.compile(r"(\w+)\((.*)\) += (-?\d+)")
+_WITH_DATA = ("write", "pwrite64", "writev", "sendto", "sendmsg")
 _STRING = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
 
 
@@ -82,7 +83,7 @@ def _call(name: str, arguments: str, result: int) -> Call:
     opened = re.match(r"-?\w+<([^>]*)>", arguments)
     path = _path(opened.group(1)) if opened else ""
     names = [string.decode(errors="replace") for string in strings]
-    data = strings[0] if strings and name in ("write", "pwrite64") else b""
+    data = b"".join(strings) if name in _WITH_DATA else b""
     return Call(name, path, arguments, result, data, [] if data else names)
 
 

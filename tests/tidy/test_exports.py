@@ -1,8 +1,11 @@
-"""What filestore offers is listed, in order, and really there."""
+"""What the rooms offer is listed, in order, and really there."""
 
 from types import ModuleType
 
+import pytest
+
 import filestore
+import migrations
 
 
 def order(name: str) -> tuple[bool, bool, str]:
@@ -19,8 +22,9 @@ def flaws(module: ModuleType) -> list[str]:
     return found
 
 
-def test_exports_of_filestore_are_sorted_and_resolve() -> None:
-    assert flaws(filestore) == []
+@pytest.mark.parametrize("module", [filestore, migrations], ids=lambda module: module.__name__)
+def test_exports_of_room_are_sorted_and_resolve(module: ModuleType) -> None:
+    assert flaws(module) == []
 
 
 def test_flawed_exports_are_reported() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.tidy.project import ROOT
 
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements.lock", "requirements-dev.lock", "requirements-fuzz.lock")
 HASH = "--hash=sha256:" + "0" * 64
 
 _PIN = re.compile(r"(?P<name>[a-z0-9-]+)==(?P<version>[\w.+!]+)(?: ; [^\\]+?)?(?P<hashes> --.*)?")
@@ -61,14 +61,17 @@ def test_lock_file_holds_no_address(name: str) -> None:
 def test_dependencies_of_project_are_locked() -> None:
     project = tomllib.loads(read("pyproject.toml"))
     runtime = project["project"]["dependencies"] + project["build-system"]["requires"]
-    groups = [entry for group in project["dependency-groups"].values() for entry in group]
+    groups = project["dependency-groups"]
     assert missing(runtime, read("requirements.lock")) == []
-    assert missing(runtime + groups, read("requirements-dev.lock")) == []
+    wanted = runtime + groups["dev"] + groups["build"]
+    assert missing(wanted, read("requirements-dev.lock")) == []
+    assert missing(groups["fuzz"], read("requirements-fuzz.lock")) == []
 
 
-def test_pins_shared_by_both_locks_agree() -> None:
-    runtime, dev = (pins(read(name)) for name in LOCKS)
+def test_pins_shared_by_the_locks_agree() -> None:
+    runtime, dev, fuzz = (pins(read(name)) for name in LOCKS)
     assert runtime.items() <= dev.items()
+    assert not fuzz.keys() & dev.keys()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.tidy.project import ROOMS, ROOT, python_files, tracked_files, walk
 TOP_LEVEL = {
     ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "bench", "data",
     "docs", "filestore", "migrations", "pyproject.toml", "requirements-dev.lock",
-    "requirements.lock", "srv", "tests",
+    "requirements-fuzz.lock", "requirements.lock", "srv", "tests",
 }  # fmt: skip
 BLOB_BYTES_MAX = 200 * 1024
 

@@ -1,0 +1,1 @@
+"""Reading the old databases. They are never written."""

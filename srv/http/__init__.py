@@ -1,0 +1,1 @@
+"""The port: who may connect, WebSocket upgrades, and plain HTTP."""

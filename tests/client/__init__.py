@@ -1,0 +1,1 @@
+"""The clients against the real daemon, in a process of its own."""

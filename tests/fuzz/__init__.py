@@ -1,0 +1,1 @@
+"""Targets for fuzzing: `make fuzz` runs them for long, the tests for a moment."""

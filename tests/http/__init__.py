@@ -1,0 +1,1 @@
+"""The port: who gets in, and what plain HTTP is answered."""

@@ -1,0 +1,1 @@
+"""The protocol, in pure tests and through real daemons."""
