@@ -11,7 +11,9 @@ The format is that of https://www.sqlite.org/fileformat2.html, as far as our sto
 """
 
 import os
+import struct
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from filestore.engine.schema import PAGE_BYTES
@@ -158,7 +160,10 @@ def _cells(pages: Pages, table: str, number: int) -> Iterator[Cell | Flaw]:
         page = pages.page(number)
         start = 100 if number == 1 else 0
         count = int.from_bytes(page[start + 3 : start + 5], "big")
-        pointers = _pointers(page, start + 8, count)
+        filling = _filling_count(page, start)
+        if filling is None:
+            yield Flaw(table, number, f"the rows of page {number} do not fill it")
+        pointers = _pointers(page, start + 8, count if filling is None else filling)
     except BadPageError as error:
         yield Flaw(table, number, str(error))
         return
@@ -167,6 +172,29 @@ def _cells(pages: Pages, table: str, number: int) -> Iterator[Cell | Flaw]:
             yield _cell(pages, table, page, (number, at))
         except (BadPageError, IndexError, UnicodeDecodeError) as error:
             yield Flaw(table, number, f"a row in page {number} cannot be read ({error})")
+
+
+def _filling_count(page: bytes, start: int) -> int | None:
+    """How many rows a leaf has: as many as fill it, together with what is free in it.
+
+    The number in its head may be damaged. Too small, it would leave out rows that nobody misses;
+    too large, it would bring deleted ones back. None if no number fits.
+    """
+    first_free, _, content, fragments = struct.unpack_from(">HHHB", page, start + 1)
+    to_fill = PAGE_BYTES - content - fragments
+    while content <= first_free <= PAGE_BYTES - 4 and to_fill > 0:
+        first_free, size = struct.unpack_from(">HH", page, first_free)
+        to_fill -= max(size, 4)
+    count = 0
+    with suppress(IndexError, struct.error):
+        while to_fill > 0:
+            (at,) = struct.unpack_from(">H", page, start + 8 + 2 * count)
+            size, body = _varint(page, at)
+            _, body = _varint(page, body)
+            local = _local(size)
+            to_fill -= max(body - at + local + (4 if local < size else 0), 4)
+            count += 1
+    return count if to_fill == 0 else None
 
 
 def read_again(pages: Pages, place: tuple[int, int]) -> tuple[Value, ...]:
@@ -181,16 +209,21 @@ def _cell(pages: Pages, table: str, page: bytes, place: tuple[int, int]) -> Cell
         rowid -= 1 << 64
     if not 0 < size <= PAYLOAD_BYTES_MAX:
         raise BadPageError(f"it claims {size} bytes")
-    if size <= LOCAL_MAX:
-        payload = page[at : at + size]
-    else:
-        local = LOCAL_MIN + (size - LOCAL_MIN) % (PAGE_BYTES - 4)
-        local = local if local <= LOCAL_MAX else LOCAL_MIN
-        payload = page[at : at + local]
+    local = _local(size)
+    payload = page[at : at + local]
+    if local < size:
         payload += _overflow(pages, page[at + local : at + local + 4], size - local)
     if len(payload) != size:
         raise BadPageError("it is cut off")
     return Cell(table, rowid, _values(payload), place)
+
+
+def _local(size: int) -> int:
+    """How many bytes of a row lie in its leaf; the others are in pages of their own."""
+    if size <= LOCAL_MAX:
+        return size
+    local = LOCAL_MIN + (size - LOCAL_MIN) % (PAGE_BYTES - 4)
+    return local if local <= LOCAL_MAX else LOCAL_MIN
 
 
 def _overflow(pages: Pages, pointer: bytes, size: int) -> bytes:

@@ -20,7 +20,7 @@ from filestore import (
     Limits,
     NotFoundError,
 )
-from filestore.engine.pages import Pages, roots_of
+from filestore.engine.pages import LEAF, MAP_TREE, Pages, roots_of
 from filestore.repair import FOUND_ZONE, Repaired, repair
 from filestore.sessions import Sessions
 from tests.contract.tools import noise, query, run_sql
@@ -118,6 +118,52 @@ async def test_page_1_and_the_rows_of_chunks_are_not_needed(original: Path, dama
     done, found = await repaired(damaged)
     assert done.losses == []
     assert found == await what_is_in(original, read_only=True)
+
+
+@pytest.mark.parametrize("claim", [lambda rows: 0, lambda rows: rows - 1, lambda rows: rows + 1])
+async def test_pages_that_claim_a_wrong_number_of_rows_are_read_whole(
+    original: Path, damaged: Path, claim: Callable[[int], int]
+) -> None:
+    """Nobody misses a row of the file table; one row more is one that was deleted."""
+    path = damaged / "zoned.db"
+    with path.open("rb") as file:
+        pages = Pages(file)
+        roots = roots_of(pages).values()
+        leaves = {n for n in range(2, pages.count + 1) if pages.page(n)[0] == LEAF}
+        leaves = {n for n in leaves if n in roots or pages.mapped(n)[0] == MAP_TREE}
+
+    def edit(data: bytearray) -> None:
+        for number in leaves:
+            at = (number - 1) * PAGE + 3
+            rows = int.from_bytes(data[at : at + 2], "big")
+            data[at : at + 2] = max(claim(rows), 0).to_bytes(2, "big")
+
+    change(path, edit)
+    done, found = await repaired(damaged)
+    assert done.losses == []
+    assert found == await what_is_in(original, read_only=True)
+
+
+async def test_page_whose_number_of_rows_is_unknown_is_told(damaged: Path) -> None:
+    """Its free space is damaged too, so nothing tells which of two numbers is right."""
+    path = damaged / "zoned.db"
+    with path.open("rb") as file:
+        pages = Pages(file)
+        root = roots_of(pages)["zone"]
+        number = next(
+            n for n in range(2, pages.count + 1) if n == root or pages.mapped(n)[1] == root
+        )
+
+    def edit(data: bytearray) -> None:
+        at = (number - 1) * PAGE
+        data[at + 4] -= 1
+        data[at + 7] += 1
+
+    change(path, edit)
+    done, _ = await repaired(damaged)
+    assert f"zones in page {number}: the rows of page {number} do not fill it" in {
+        loss.what for loss in done.losses
+    }
 
 
 async def test_write_ahead_log_is_part_of_it(damaged: Path) -> None:
