@@ -9,6 +9,9 @@
     │   ├── InvalidZoneError       not the zone of an archived session
     │   └── TooLargeError          over a named limit
     ├── VersionConflictError       compare-and-set lost; carries what is current
+    ├── ConflictError              what the session is does not allow it: it is final, or busy
+    ├── LimitReachedError          there are as many as there may be; carries the limit
+    ├── ForbiddenError             outside of what callers may reach
     ├── BusyError                  the write queue is full; carries retry_after_ms
     │   └── LockedError            another process writes this folder; carries its pid
     ├── CorruptionError            stored bytes fail their checksum; carries offset
@@ -114,6 +117,32 @@ class VersionConflictError(StoreError):
         self.current_version = current_version
         self.session_id = session_id
         self.current_lines = current_lines
+
+
+class ConflictError(StoreError):
+    """What the session is does not allow it: it has ended, or waits for an answer. Nothing changed.
+
+    `status` is the session's.
+    """
+
+    def __init__(self, message: str, *, status: str, **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
+        self.status = status
+
+
+class LimitReachedError(StoreError):
+    """There are as many as there may be; nothing was changed. Try again after `retry_after_ms`."""
+
+    def __init__(
+        self, message: str, *, limit: int, retry_after_ms: int, **place: Unpack[Place]
+    ) -> None:
+        super().__init__(message, **place)
+        self.limit = limit
+        self.retry_after_ms = retry_after_ms
+
+
+class ForbiddenError(StoreError):
+    """Outside of what callers may reach; nothing was changed."""
 
 
 class BusyError(StoreError):

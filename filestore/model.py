@@ -13,7 +13,7 @@ from filestore.errors import InvalidNameError
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 Sync = Literal["full", "normal"]
 ChangeKind = Literal[
-    "write", "append", "meta", "delete", "delete_zone", "move_zone", "copy_zone", "gap"
+    "write", "append", "meta", "delete", "delete_zone", "move_zone", "copy_zone", "record", "gap"
 ]
 
 ZONE_NAME_CHARS_MAX = 256
@@ -112,6 +112,8 @@ class Change(NamedTuple):
 
     `gap`: changes between the last one seen and `position` are not known any more; read again what
     matters. For `move_zone` and `copy_zone`, `zone` is the new name and `source` the old one.
+    `record`: of the journal of a session, with `zone` = `journal:` and its id, `offset` = its seq,
+    or None when all were deleted.
     `file_id`, with appends, names the file whatever its zone is called later; the file had
     `first_line` lines before, and has `lines` more now.
     """

@@ -42,6 +42,9 @@ KINDS: Mapping[str, Kind] = {
     "ALREADY_EXISTS": Kind(-32009),
     "UNAVAILABLE": Kind(-32010),
     "COMMIT_UNKNOWN": Kind(-32011),
+    "CONFLICT": Kind(-32012),
+    "LIMIT_REACHED": Kind(-32013),
+    "FORBIDDEN": Kind(-32014),
 }
 
 _STORE_KINDS: Mapping[type[store.StoreError], str] = {
@@ -54,6 +57,9 @@ _STORE_KINDS: Mapping[type[store.StoreError], str] = {
     store.InvalidZoneError: "INVALID_ZONE",
     store.TooLargeError: "TOO_LARGE",
     store.VersionConflictError: "VERSION_CONFLICT",
+    store.ConflictError: "CONFLICT",
+    store.LimitReachedError: "LIMIT_REACHED",
+    store.ForbiddenError: "FORBIDDEN",
     store.BusyError: "BUSY",
     store.LockedError: "BUSY",
     store.CorruptionError: "CORRUPT",
@@ -68,7 +74,8 @@ _STORE_KINDS: Mapping[type[store.StoreError], str] = {
     store.NetworkFileSystemError: "UNAVAILABLE",
 }
 # What an error carries besides its message, and so does the `data` of an RPC error.
-_CARRIED = ("current_version", "current_lines", "session_id", "limit", "retry_after_ms", "offset")
+_CARRIED = ("current_version", "current_lines", "session_id", "limit", "retry_after_ms", "offset",
+            "status")  # fmt: skip
 
 
 class ZonedError(Exception):

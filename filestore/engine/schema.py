@@ -1,4 +1,4 @@
-"""The tables of format 2, and how a database is recognised as ours. See
+"""The tables of format 3, and how a database is recognised as ours. See
 docs/specs/0001-store-format.md.
 
 `file` and `zone` rows, and `list` pages, carry a check (XXH3-64) of their own content; chunks are
@@ -15,7 +15,7 @@ from xxhash import xxh3_64_digest
 
 APPLICATION_ID = 0x7A6F6E64
 """ASCII `zond`, in the header of every database we make."""
-STEPS = ("f0001_first_tables", "f0002_ledger")
+STEPS = ("f0001_first_tables", "f0002_ledger", "f0003_journal")
 """How the tables came about; each step has its row in `format_step`."""
 FORMAT_VERSION = len(STEPS)
 PAGE_BYTES = 4096
@@ -71,6 +71,31 @@ TABLES: tuple[LiteralString, ...] = (
         modified_ms INTEGER NOT NULL, outcome TEXT NOT NULL, target TEXT NOT NULL, version INTEGER
         NOT NULL, stored INTEGER NOT NULL, row_check BLOB NOT NULL,
         PRIMARY KEY (source, zone, name))""",
+    """CREATE TABLE journal (
+        id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, definition_id TEXT NOT NULL,
+        status TEXT NOT NULL, phase TEXT NOT NULL, origin TEXT NOT NULL, created_ms INTEGER NOT
+        NULL, updated_ms INTEGER NOT NULL, agent_name TEXT, repo_id TEXT, is_busy INTEGER NOT NULL,
+        records INTEGER NOT NULL, more BLOB NOT NULL, row_check BLOB NOT NULL)""",
+    "CREATE INDEX journal_status ON journal (status, id)",
+    "CREATE INDEX journal_repo ON journal (repo_id, status, id) WHERE repo_id IS NOT NULL",
+    "CREATE INDEX journal_agent ON journal (agent_name, status, id) WHERE agent_name IS NOT NULL",
+    "CREATE INDEX journal_updated ON journal (updated_ms, id)",
+    "CREATE INDEX journal_origin ON journal (origin, updated_ms)",
+    "CREATE INDEX journal_definition ON journal (definition_id, status, id)",
+    "CREATE INDEX journal_busy ON journal (id) WHERE is_busy = 1",
+    """CREATE INDEX journal_idle ON journal (updated_ms) WHERE status = 'active' AND repo_id IS NOT
+        NULL""",
+    """CREATE TABLE record (
+        id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, kind TEXT NOT NULL, ref TEXT,
+        body BLOB NOT NULL, row_check BLOB NOT NULL)""",
+    "CREATE INDEX record_kind ON record (kind, at_ms)",
+    "CREATE INDEX record_ref ON record (ref, id) WHERE ref IS NOT NULL",
+    """CREATE TABLE tally (
+        scope TEXT NOT NULL, key TEXT NOT NULL, status TEXT NOT NULL, count INTEGER NOT NULL,
+        row_check BLOB NOT NULL, PRIMARY KEY (scope, key, status))""",
+    """CREATE TABLE repo (
+        id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, name TEXT NOT NULL, created_ms INTEGER NOT
+        NULL, row_check BLOB NOT NULL)""",
 )
 
 

@@ -14,11 +14,18 @@ from filestore.transaction import Transaction
 
 
 async def adopt(
-    tx: Transaction, zone: str, session_id: str, started_ms: int, summary: Summary
+    tx: Transaction,
+    zone: str,
+    session_id: str,
+    started_ms: int,
+    summary: Summary,
+    *,
+    joins: bool = False,
 ) -> SessionRow:
     """Make a session of the files in `zone`, whose name says whose it is and whether it goes on.
 
-    `summary`: what was found in its snapshot. The zone has no session yet, and nobody has the id.
+    `summary`: what was found in its snapshot. The zone has no session yet, and nobody has the id,
+    or, if it `joins`, only the journal of a session that has lost its zone.
     """
     name = parse_session(zone)
     found = await tx.zone_row(zone)
@@ -44,7 +51,7 @@ async def adopt(
             output_bytes=output.size if output else 0,
             output_lines=output.lines if output else 0,
         )
-    await rows.insert(tx.rows, row)
+    await rows.insert(tx.rows, row, joins=joins)
     return row
 
 
@@ -60,15 +67,15 @@ async def rename_session(
     assert name is not None, to
     row = await rows.load(tx.rows, zone)
     if row is not None:
-        await rows.remove(tx.rows, row)
+        await rows.remove(tx.rows, row, with_journal=False)
     await tx.move_zone(zone, to)
     if row is None or summary is not None:
         known = (row.session_id, row.started_ms) if row else (new_id, started_ms)
-        return await adopt(tx, to, *known, summary or Summary())
+        return await adopt(tx, to, *known, summary or Summary(), joins=row is not None)
     definition_id, archived_ms = name
     assert (archived_ms is None) == (row.archived_ms is None), (zone, to)
     changed = row._replace(definition_id=definition_id, archived_ms=archived_ms)
-    await rows.insert(tx.rows, changed)
+    await rows.insert(tx.rows, changed, joins=True)
     return changed
 
 
@@ -76,7 +83,7 @@ async def drop_session(tx: Transaction, zone: str) -> None:
     """Delete a zone, and its session if it has one."""
     row = await rows.load(tx.rows, zone)
     if row is not None:
-        await rows.remove(tx.rows, row)
+        await rows.remove(tx.rows, row, with_journal=True)
     await tx.delete_zone(zone)
 
 

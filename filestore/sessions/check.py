@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from filestore.engine.base import ReadTx, forward
 from filestore.errors import StoreError
+from filestore.journal.check import check_journals
 from filestore.sessions import rows
 from filestore.sessions.names import archive_zone, current_zone
 
@@ -40,6 +41,7 @@ async def check_sessions(tx: ReadTx, tell: Callable[[str, str | None], None]) ->
         forward(after, found[-1][0])
         after = found[-1][0]
     await _check_agents(tx, tell, archives, known)
+    await check_journals(tx, tell)
 
 
 async def _check_agents(

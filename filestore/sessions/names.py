@@ -28,9 +28,14 @@ _CURRENT = re.compile(rf"agent:({_DEFINITION_ID.pattern}):current")
 _SHOWN_CHARS_MAX = 80
 
 
+def is_definition_id(value: str) -> bool:
+    """True if `value` can be the id of a definition."""
+    return _DEFINITION_ID.fullmatch(value) is not None
+
+
 def check_definition_id(value: object) -> str:
     """Return `value` if it is a definition id, else raise InvalidDefinitionIdError."""
-    if isinstance(value, str) and _DEFINITION_ID.fullmatch(value):
+    if isinstance(value, str) and is_definition_id(value):
         return value
     raise InvalidDefinitionIdError(
         f"INVALID_DEFINITION_ID: must be 1 to {DEFINITION_ID_CHARS_MAX} of A-Z a-z 0-9 _ -, "

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import orjson
 
+from filestore.errors import InvalidArgumentError
 from filestore.replay import replay
 from filestore.replay.nodes import CONTEXT_HEADING
 
@@ -31,6 +32,18 @@ class Summary(NamedTuple):
     """The snapshot's highWaterMark: it covers so many lines of the stream. None: not known."""
     has_nodes: bool = False
     """False: the snapshot has none to look at, so the stream must tell."""
+
+
+def snapshot_bytes(content: str | bytes) -> bytes:
+    """A snapshot as it is stored. Raises InvalidArgumentError for text that is none."""
+    if not isinstance(content, str):
+        return content
+    try:
+        return content.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"the content is not valid text: {error}", operation="write_state"
+        ) from error
 
 
 def summarise(snapshot: bytes) -> Summary:

@@ -184,6 +184,7 @@ async def _keep(tx: Transaction, zone: str, row: SessionRow, new_id: str) -> str
             restored_from_ms=None,
             displaced_ms=None,
         ),
+        reason="rebuilt",
     )
     return target
 

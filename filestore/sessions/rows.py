@@ -2,6 +2,7 @@
 `agent`, one for each definition that has any.
 
 A session's row goes with its zone by the zone's id, so it stays valid when the zone is renamed.
+Its journal goes with it: what begins, ends or goes on again here is recorded there.
 What it says of a finished session (preview, counts, sizes) is final; of a current one, preview,
 node_count and covered are as of the snapshot with version `state_version`, the rest is not kept.
 """
@@ -13,9 +14,15 @@ import msgpack
 
 from filestore.engine.base import ReadTx, Tx
 from filestore.engine.schema import row_check, values_check
-from filestore.errors import CorruptionError
+from filestore.errors import AlreadyExistsError, CorruptionError
+from filestore.journal import rows as journals
+from filestore.journal import writing as journal
+from filestore.journal.model import JournalRow
 from filestore.sessions.model import ArchiveInfo
 from filestore.sessions.names import archive_zone, current_zone
+
+ARCHIVED = "archived"
+"""Why a session has ended that a pane archived."""
 
 _COLUMNS = (
     "s.zone_id, s.session_id, s.definition_id, s.archived_ms, s.started_ms, s.preview, "
@@ -148,8 +155,11 @@ async def newest_archive_ms(tx: ReadTx, definition_id: str) -> int:
     return -1 if row is None or row[0] is None else int(row[0])
 
 
-async def insert(tx: Tx, row: SessionRow) -> None:
-    """Add a session, and its agent if it is the first."""
+async def insert(tx: Tx, row: SessionRow, *, joins: bool = False, reason: str = "") -> None:
+    """Add a session with its journal, and its agent if it is the first. `joins`: the journal may be
+    there already. `reason`: why the session begins, if not by its first write.
+    """
+    await _begin(tx, row, reason, joins=joins)
     await tx.execute(
         "INSERT INTO session (zone_id, session_id, definition_id, archived_ms, started_ms, "
         "preview, node_count, state_bytes, output_bytes, output_lines, more, row_check) "
@@ -160,7 +170,7 @@ async def insert(tx: Tx, row: SessionRow) -> None:
 
 
 async def save(tx: Tx, before: SessionRow, row: SessionRow) -> None:
-    """Replace a session's row; being archived or restored counts for its agent."""
+    """Replace a session's row; being archived or restored counts for its agent, and is recorded."""
     await tx.execute(
         "UPDATE session SET archived_ms = ?, preview = ?, node_count = ?, state_bytes = ?, "
         "output_bytes = ?, output_lines = ?, more = ?, row_check = ? WHERE zone_id = ?",
@@ -169,10 +179,20 @@ async def save(tx: Tx, before: SessionRow, row: SessionRow) -> None:
     more = (row.archived_ms is not None) - (before.archived_ms is not None)
     if more:
         await _count_archives(tx, row.definition_id, more)
+        found = await _journal(tx, row.session_id)
+        if row.archived_ms is None:
+            if found.is_final:
+                await journal.add(tx, found, "open", {"reason": "restored"})
+        elif not found.is_final:
+            await journal.end(tx, found, "completed", reason=ARCHIVED, at_ms=row.archived_ms)
 
 
-async def remove(tx: Tx, row: SessionRow) -> None:
-    """Delete a session's row, and its agent's if it was the last."""
+async def remove(tx: Tx, row: SessionRow, *, with_journal: bool) -> None:
+    """Delete a session's row, and its agent's if it was the last. Its journal stays if the session
+    goes on in another zone, or without files.
+    """
+    if with_journal:
+        await journal.remove(tx, await _journal(tx, row.session_id))
     await tx.execute("DELETE FROM session WHERE zone_id = ?", (row.zone_id,))
     await _count_archives(tx, row.definition_id, -int(row.archived_ms is not None))
     left = await tx.fetch_one(
@@ -180,6 +200,29 @@ async def remove(tx: Tx, row: SessionRow) -> None:
     )
     if left is None:
         await tx.execute("DELETE FROM agent WHERE definition_id = ?", (row.definition_id,))
+
+
+async def _begin(tx: Tx, row: SessionRow, reason: str, *, joins: bool) -> None:
+    found = await journals.find(tx, row.session_id)
+    if found is None:
+        why = {"reason": reason or None}
+        found = await journal.begin(
+            tx, row.session_id, row.definition_id, "pane", why, at_ms=row.started_ms
+        )
+    elif not joins:
+        raise AlreadyExistsError(f"session {row.session_id!a} exists already")
+    elif found.definition_id != row.definition_id:
+        body = {"definition_id": row.definition_id}
+        found, _ = await journal.add(tx, found, "meta", body, moves=True)
+    if row.archived_ms is not None and not found.is_final:
+        await journal.end(tx, found, "completed", reason=ARCHIVED, at_ms=row.archived_ms)
+
+
+async def _journal(tx: Tx, session_id: str) -> JournalRow:
+    found = await journals.find(tx, session_id)
+    if found is None:
+        raise CorruptionError(f"session {session_id!a} has lost its journal")
+    return found
 
 
 async def load_agents(tx: ReadTx, after: str, limit: int) -> list[tuple[str, int]]:

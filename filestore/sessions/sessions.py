@@ -19,6 +19,7 @@ from filestore.errors import InvalidArgumentError, StoreError, VersionConflictEr
 from filestore.model import FileInfo
 from filestore.reading import ReadTransaction
 from filestore.sessions import rows, units
+from filestore.sessions.looking import agent_info, page_rows
 from filestore.sessions.model import (
     AgentInfo,
     Archived,
@@ -39,10 +40,11 @@ from filestore.sessions.names import (
     current_zone,
     missing,
     parse_archive,
+    parse_session,
     zone_of,
 )
 from filestore.sessions.output import check_guard, find_repeat, holds_at_once
-from filestore.sessions.preview import Summary, summarise
+from filestore.sessions.preview import Summary, snapshot_bytes, summarise
 from filestore.sessions.rows import SessionRow
 from filestore.sessions.subscription import EVENTS_MAX, Hub, Subscription
 from filestore.sessions.units import Looked, StaleSummaryError
@@ -55,11 +57,11 @@ if TYPE_CHECKING:
 SUMMARISE_BYTES_MAX = 256 << 10
 INLINE_BYTES_MAX = 16 << 10
 REFRESH_S = 1.0
-PAGE_ROWS = 20
-PAGE_ROWS_MAX = 100
 OUTPUT_LINES_MAX = 10_000
 OUTPUT_BYTES_MAX = 8 << 20
 STREAMS_KNOWN_MAX = 100_000
+TOUCH_MS = 60_000
+"""So old may the time be by which sessions are listed, while their files change."""
 LOOKS_MAX = 8
 
 log = logging.getLogger("zoned.sessions")
@@ -88,6 +90,8 @@ class Sessions:
         self._at_start: dict[int, int] = {}
         """Lines that a stream had before the first append since this was made, by zone id. Changed
         by units only, so by the writer thread."""
+        self._touched: dict[int, int] = {}
+        """When a session was last noted as changed, by zone id. Changed by units only."""
         self._stale: set[str] = set()
         """Definitions whose large snapshot has not been looked into yet."""
         self._refreshing: asyncio.Task[None] | None = None
@@ -148,7 +152,7 @@ class Sessions:
         is `unchanged` with its version, so that a save whose answer was lost can be repeated.
         """
         zone = current_zone(check_definition_id(definition_id))
-        data = _encode(content)
+        data = snapshot_bytes(content)
         prepared = await self._store.prepare(data, like=(zone, STATE))
         is_small = len(data) <= SUMMARISE_BYTES_MAX
         summary = await self._summarise(data) if is_small else None
@@ -168,6 +172,8 @@ class Sessions:
             await units.refuse_other_session(tx, definition_id, session_id)
             info = await write(tx)
             row = await units.ensure(tx, definition_id, new_id)
+            if not info.unchanged and self._is_touch_due(row.zone_id, tx.rows.now_ms()):
+                await self._touch(tx, row.zone_id, row.session_id)
             if summary is not None and row.state_version != info.version:
                 await units.note_summary(tx, row, info.version, summary, looked)
             return StateWritten(
@@ -204,11 +210,13 @@ class Sessions:
         guard = None
         if at_line is not None or session_id is not None:
             guard = check_guard(at_line, session_id)
-        key, starts = (zone, OUTPUT), self._at_start
+        key, starts, is_touch_due = (zone, OUTPUT), self._at_start, self._is_touch_due
 
         def at_once(tx: Tx) -> OutputAppended | None:
             head = tx.heads.get(key)
             if head is None or head.row.zone_id not in starts:
+                return None
+            if is_touch_due(head.row.zone_id, tx.now_ms()):
                 return None
             if guard is not None and not holds_at_once(tx, zone, head, guard):
                 return None
@@ -232,6 +240,9 @@ class Sessions:
                 zone_id = heads[key].row.zone_id
                 if zone_id not in starts:
                     self._note_start(zone_id, first_line)
+                if is_touch_due(zone_id, tx.rows.now_ms()):
+                    session_id = await units.current_id(tx, definition_id)
+                    await self._touch(tx, zone_id, session_id)
             return OutputAppended(size, offset, first_line, count)
 
         return self._store.transact(unit, cost_bytes=len(data), shortcut=at_once)
@@ -259,7 +270,7 @@ class Sessions:
     ) -> list[ArchiveInfo]:
         """Finished sessions, newest first; `before` is the time of the last one of a page."""
         check_definition_id(definition_id)
-        count = _page_rows(limit)
+        count = page_rows(limit)
         before_ms = ARCHIVED_MS_MAX
         if before is not None:
             before_ms = max(-1, min(before, ARCHIVED_MS_MAX))
@@ -320,13 +331,13 @@ class Sessions:
 
     async def list_agents(self, limit: int = 0, *, after: str = "") -> list[AgentInfo]:
         """Agents by definition id; `after` is the last one of a page."""
-        count = _page_rows(limit)
+        count = page_rows(limit)
         if after != "":
             check_definition_id(after)
 
         async def unit(tx: ReadTransaction) -> list[AgentInfo]:
             found = await rows.load_agents(tx.rows, after, count)
-            return [await _agent_info(tx, agent, archives) for agent, archives in found]
+            return [await agent_info(tx, agent, archives) for agent, archives in found]
 
         return await self._store.view(unit)
 
@@ -384,19 +395,30 @@ class Sessions:
             await tx.read(zone, STATE) if state else None,
             state.modified_ms if state else None,
             version,
-            row.session_id if row else "",
+            row.session_id if row else await self._waiting_id(tx, zone),
             output.size if output else 0,
             lines,
             self._recovered(row, version, lines),
         )
         return found, row is not None and row.state_version != version
 
+    async def _waiting_id(self, tx: ReadTransaction, zone: str) -> str:
+        """The id of the session whose first file would be written here, empty if there is none."""
+        found = parse_session(zone)
+        assert found is not None, zone
+        return await units.waiting_id(tx, found[0])
+
     def _note_start(self, zone_id: int, lines: int) -> None:
         """Remember how many lines a stream had, unless that is known; forget the oldest instead."""
-        starts = self._at_start
-        starts.setdefault(zone_id, lines)
-        while len(starts) > STREAMS_KNOWN_MAX:
-            del starts[next(iter(starts))]
+        _remember(self._at_start, zone_id, self._at_start.get(zone_id, lines))
+
+    def _is_touch_due(self, zone_id: int, now_ms: int) -> bool:
+        return abs(now_ms - self._touched.get(zone_id, 0)) >= TOUCH_MS
+
+    async def _touch(self, tx: Transaction, zone_id: int, session_id: str) -> None:
+        """Note that a session's files change, once in a while."""
+        _remember(self._touched, zone_id, tx.rows.now_ms())
+        await units.touch(tx, session_id)
 
     def _recovered(self, row: SessionRow | None, version: int, lines: int) -> int | None:
         """Lines behind the snapshot's mark that were there at start; None where nobody knows."""
@@ -467,33 +489,7 @@ class Sessions:
                     log.warning("no preview for %s yet: %s", definition_id, error)
 
 
-def _encode(content: str | bytes) -> bytes:
-    if not isinstance(content, str):
-        return content
-    try:
-        return content.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentError(
-            f"the content is not valid text: {error}", operation="write_state"
-        ) from error
-
-
-def _page_rows(limit: int) -> int:
-    if limit < 0:
-        raise InvalidArgumentError(f"limit must not be negative, not {limit}")
-    return min(limit or PAGE_ROWS, PAGE_ROWS_MAX)
-
-
-async def _agent_info(tx: ReadTransaction, definition_id: str, archives: int) -> AgentInfo:
-    zone = current_zone(definition_id)
-    row = await rows.load(tx.rows, zone)
-    state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)
-    return AgentInfo(
-        definition_id,
-        state is not None,
-        state.modified_ms if state else None,
-        row.preview if row else "",
-        row.node_count if row else 0,
-        archives,
-        output.lines if output else 0,
-    )
+def _remember(known: dict[int, int], zone_id: int, value: int) -> None:
+    known[zone_id] = value
+    while len(known) > STREAMS_KNOWN_MAX:
+        del known[next(iter(known))]

@@ -8,6 +8,8 @@ raises StaleSummaryError, and its caller looks again.
 from typing import NamedTuple
 
 from filestore.errors import AlreadyExistsError, VersionConflictError
+from filestore.journal import rows as journals
+from filestore.journal import writing as journal
 from filestore.model import FileInfo
 from filestore.reading import ReadTransaction
 from filestore.sessions import rows
@@ -70,9 +72,19 @@ async def ensure(tx: Transaction, definition_id: str, new_id: str) -> SessionRow
         return found
     zone = await tx.zone_row(current_zone(definition_id))
     assert zone is not None, "the zone is made by its first write"
-    row = SessionRow(zone.id, new_id, definition_id, None, tx.rows.now_ms())
-    await rows.insert(tx.rows, row)
+    # It may have begun already, on another surface, and get its first file now.
+    waiting = await journals.waiting(tx.rows, definition_id)
+    session_id = new_id if waiting is None else waiting.session_id
+    row = SessionRow(zone.id, session_id, definition_id, None, tx.rows.now_ms())
+    await rows.insert(tx.rows, row, joins=waiting is not None)
     return row
+
+
+async def touch(tx: Transaction, session_id: str) -> None:
+    """Note that a session's files were changed now, so that lists by activity have it first."""
+    found = await journals.find(tx.rows, session_id)
+    if found is not None:
+        await journal.touch(tx.rows, found)
 
 
 def id_key(zone: str) -> tuple[str, str]:
@@ -89,9 +101,15 @@ async def current_id(tx: Transaction, definition_id: str) -> str:
     if known is None:
         row = await rows.load_current(tx.rows, definition_id)
         if row is None:
-            return ""
+            return await waiting_id(tx, definition_id)
         known = tx.rows.heads[key] = row.session_id
     return known
+
+
+async def waiting_id(tx: ReadTransaction, definition_id: str) -> str:
+    """The id of the session that has begun without files, empty if there is none."""
+    found = await journals.waiting(tx.rows, definition_id)
+    return found.session_id if found else ""
 
 
 async def conflict(
@@ -270,6 +288,7 @@ async def fork(
             restored_from_ms=None,
             displaced_ms=None,
         ),
+        reason="forked",
     )
     return Forked(ids[0], row.zone_id, copied.id)
 
@@ -278,7 +297,7 @@ async def delete_archive(tx: Transaction, zone: str) -> bool:
     """Delete a finished session. False if there was none."""
     row = await rows.load(tx.rows, zone)
     if row is not None:
-        await rows.remove(tx.rows, row)
+        await rows.remove(tx.rows, row, with_journal=True)
     return await tx.delete_zone(zone)
 
 
@@ -321,10 +340,14 @@ async def archive_time(tx: Transaction, definition_id: str) -> int:
 
 
 async def drop_empty_current(tx: Transaction, definition_id: str) -> None:
-    """Take away a current zone without bytes, which nobody would archive."""
+    """Take away a current zone without bytes, which nobody would archive; and its session, unless
+    that is more than its beginning.
+    """
     row = await rows.load_current(tx.rows, definition_id)
     if row is not None:
-        await rows.remove(tx.rows, row)
+        found = await journals.find(tx.rows, row.session_id)
+        is_empty = found is not None and found.origin == "pane" and found.records == 1
+        await rows.remove(tx.rows, row, with_journal=is_empty)
     await tx.delete_zone(current_zone(definition_id))
 
 

@@ -15,10 +15,10 @@ from filestore.engine import driver
 from filestore.engine.database import check_header, connect_read_only, untouched, wal_bytes
 from filestore.errors import CorruptionError, InvalidArgumentError
 from filestore.store import DATABASE_NAME
-from migrations.format import f0001_first_tables, f0002_ledger
+from migrations.format import f0001_first_tables, f0002_ledger, f0003_journal
 from migrations.format.step import Step
 
-STEPS: tuple[Step, ...] = (f0001_first_tables.STEP, f0002_ledger.STEP)
+STEPS: tuple[Step, ...] = (f0001_first_tables.STEP, f0002_ledger.STEP, f0003_journal.STEP)
 NOTES_SINCE = 2
 """The format in which steps are noted in a table; before it the format's number alone tells."""
 

@@ -152,5 +152,5 @@ async def _adopt(tx: Transaction, old: OldZone, zone: str) -> None:
     summary = old.summary
     if not any(content.file.name == STATE for content in old.contents):
         summary = Summary(row.preview, row.node_count, row.covered, bool(row.has_nodes))
-    await session_rows.remove(tx.rows, row)
-    await adopt(tx, zone, row.session_id, row.started_ms, summary)
+    await session_rows.remove(tx.rows, row, with_journal=False)
+    await adopt(tx, zone, row.session_id, row.started_ms, summary, joins=True)

@@ -1,0 +1,63 @@
+"""The bodies of records: JSON that comes back as it was given, numbers of any size included. Pure.
+
+orjson would turn whole numbers beyond 64 bits into floats without a word, so a text that may hold
+one goes the slower way.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from filestore.errors import InvalidArgumentError, TooLargeError
+
+BODY_BYTES_MAX = 8 << 20
+DEPTH_MAX = 128
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+
+
+def dump(body: Mapping[str, object], *, bytes_max: int = BODY_BYTES_MAX) -> bytes:
+    """The JSON of a body, or InvalidArgumentError: too large, too deep, or no JSON."""
+    _check_depth(body)
+    try:
+        try:
+            data = orjson.dumps(body)
+        except TypeError:
+            data = json.dumps(
+                body, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+            ).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"this has no JSON form: {error}") from error
+    if len(data) > bytes_max:
+        raise TooLargeError(f"{len(data)} bytes are more than a record takes ({bytes_max})",
+                            limit=bytes_max)  # fmt: skip
+    return data
+
+
+def load(data: bytes) -> Any:  # noqa: ANN401  # JSON of any shape
+    """What `dump` was given."""
+    if _LONG_NUMBER.search(data):
+        return json.loads(data)
+    return orjson.loads(data)
+
+
+def _check_depth(body: Mapping[str, object]) -> None:
+    """Refuse what could not be written or read again; without recursion."""
+    waiting: list[tuple[object, int]] = [(body, 1)]
+    while waiting:
+        value, depth = waiting.pop()
+        inner: list[object] = []
+        if isinstance(value, Mapping):
+            inner = list(value.values())
+        elif isinstance(value, list | tuple):
+            inner = list(value)
+        elif isinstance(value, float) and (value != value or value in (_INFINITY, -_INFINITY)):
+            raise InvalidArgumentError("a number is not finite")
+        if inner and depth >= DEPTH_MAX:
+            raise InvalidArgumentError(f"nested more than {DEPTH_MAX} deep")
+        waiting += [(each, depth + 1) for each in inner]
+
+
+_INFINITY = float("inf")

@@ -1,0 +1,100 @@
+"""The part of the check that looks at journals: every row is the fold of its records, every session
+has its journal, and the tallies count right.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+
+from filestore.engine.base import ReadTx, Row, forward
+from filestore.errors import StoreError
+from filestore.journal import rows
+from filestore.journal.fold import fold, opened
+from filestore.journal.model import SEQ_BITS, JournalRow
+from filestore.journal.rows import COLUMNS
+
+ROWS_PER_STEP = 500
+
+Tell = Callable[[str, str | None], None]
+
+
+async def check_journals(tx: ReadTx, tell: Tell) -> None:
+    """Call `tell` with a message (and no zone) for everything that is not as it should be."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    after = 0
+    while found := await tx.fetch(
+        f"SELECT {COLUMNS} FROM journal j WHERE j.id > ? ORDER BY j.id LIMIT ?",
+        (after, ROWS_PER_STEP),
+    ):
+        for each in found:
+            await _check_one(tx, tell, counts, each)
+        forward(after, found[-1][0])
+        after = found[-1][0]
+    await _check_tallies(tx, tell, counts)
+    await _check_orphans(tx, tell)
+
+
+async def _check_one(
+    tx: ReadTx, tell: Tell, counts: Counter[tuple[str, str, str]], found: Row
+) -> None:
+    name = f"the journal of session {found[1]!a}"
+    try:
+        row = rows.unpack(found)
+    except StoreError as error:
+        tell(error.message, None)
+        return
+    counts.update((*each, row.status) for each in rows.tallied(row))
+    try:
+        rebuilt = await rebuild(tx, row.id)
+    except StoreError as error:
+        tell(f"{name}: {error.message}", None)
+        return
+    if rebuilt is None or rebuilt.records != row.records:
+        tell(f"{name} has {rebuilt.records if rebuilt else 0} records, not {row.records}", None)
+    elif rebuilt._replace(updated_ms=row.updated_ms) != row:
+        tell(f"{name}: its row is not what its records say", None)
+
+
+async def rebuild(tx: ReadTx, journal_id: int) -> JournalRow | None:
+    """The row of a journal from its records alone; None if they do not begin, or leave gaps."""
+    row: JournalRow | None = None
+    seq = 0
+    while found := await rows.load_records(tx, journal_id, seq, ROWS_PER_STEP):
+        for record in found:
+            if record.seq != seq:
+                return row
+            row = opened(journal_id, record) if row is None else fold(row, record)
+            seq += 1
+    return row
+
+
+async def _check_tallies(tx: ReadTx, tell: Tell, counts: Counter[tuple[str, str, str]]) -> None:
+    for row in await tx.fetch("SELECT scope, key, status, count, row_check FROM tally"):
+        scope, key, status, *_ = row
+        wanted = counts.pop((scope, key, status), 0)
+        try:
+            count = rows.tally_of(row)
+        except StoreError as error:
+            tell(error.message, None)
+            continue
+        if count != wanted:
+            tell(f"{count} sessions are counted for {scope} {key!a}, not {wanted}", None)
+    for scope, key, status in counts:
+        tell(f"the count of {status} sessions for {scope} {key!a} is missing", None)
+
+
+async def _check_orphans(tx: ReadTx, tell: Tell) -> None:
+    for (session_id,) in await tx.fetch(
+        "SELECT s.session_id FROM session s LEFT JOIN journal j ON j.session_id = s.session_id "
+        "WHERE j.id IS NULL OR j.definition_id <> s.definition_id"
+    ):
+        tell(f"session {session_id!a} has no journal, or that of another agent", None)
+    for (journal_id,) in await tx.fetch(
+        "SELECT DISTINCT id >> ? FROM record WHERE id >> ? NOT IN (SELECT id FROM journal)",
+        (SEQ_BITS, SEQ_BITS),
+    ):
+        tell(f"records of journal {journal_id} belong to nothing", None)
+    for (repo_id,) in await tx.fetch(
+        "SELECT DISTINCT j.repo_id FROM journal j LEFT JOIN repo r ON r.id = j.repo_id "
+        "WHERE j.repo_id IS NOT NULL AND r.id IS NULL"
+    ):
+        tell(f"sessions refer to repo {repo_id!a}, which is missing", None)

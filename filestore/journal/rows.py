@@ -1,0 +1,208 @@
+"""The tables of journals: `journal`, one row a session; `record`, its entries; `tally`, how many
+sessions there are of each status. See docs/specs/0008-session-records.md.
+
+A record's key packs its journal's id and its seq, so one session's records lie side by side. The
+tallies change with the rows, in the same transaction, so that no list has to count.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, LiteralString
+
+import msgpack
+
+from filestore.engine.base import ReadTx, Row, Tx
+from filestore.engine.schema import row_check, values_check
+from filestore.errors import CorruptionError
+from filestore.journal.bodies import dump, load
+from filestore.journal.model import SEQ_BITS, JournalRow, Record, RecordKind, Status
+
+COLUMNS: LiteralString = (
+    "j.id, j.session_id, j.definition_id, j.status, j.phase, j.origin, j.created_ms, "
+    "j.updated_ms, j.agent_name, j.repo_id, j.is_busy, j.records, j.more, j.row_check"
+)
+_SHOWN = 12
+_CONTEXT, _METADATA = 3, 4
+_RECORD: LiteralString = "id, at_ms, kind, ref, body, row_check"
+_pack: Callable[[Sequence[object]], bytes] = msgpack.packb
+
+
+async def find(tx: ReadTx, session_id: str) -> JournalRow | None:
+    """The journal of a session."""
+    row = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM journal j WHERE j.session_id = ?", (session_id,)
+    )
+    return None if row is None else unpack(row)
+
+
+async def waiting(tx: ReadTx, definition_id: str) -> JournalRow | None:
+    """The newest session of a definition that goes on and has no files yet: the next file that is
+    written to its current zone belongs to it.
+    """
+    row = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM journal j LEFT JOIN session s ON s.session_id = j.session_id "
+        "WHERE j.definition_id = ? AND j.status = 'active' AND s.zone_id IS NULL "
+        "ORDER BY j.id DESC LIMIT 1",
+        (definition_id,),
+    )
+    return None if row is None else unpack(row)
+
+
+async def next_id(tx: ReadTx) -> int:
+    """The id of the next journal: they rise in the order in which sessions begin."""
+    row = await tx.fetch_one("SELECT max(id) FROM journal")
+    return 1 + (row[0] or 0 if row else 0)
+
+
+async def insert(tx: Tx, row: JournalRow) -> None:
+    """Add a session."""
+    await tx.execute(
+        "INSERT INTO journal (id, session_id, definition_id, status, phase, origin, created_ms, "
+        "updated_ms, agent_name, repo_id, is_busy, records, more, row_check) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        packed(row),
+    )
+    await _count(tx, row, 1)
+
+
+async def save(tx: Tx, before: JournalRow, row: JournalRow) -> None:
+    """Replace a session's row."""
+    values = packed(row)
+    await tx.execute(
+        "UPDATE journal SET definition_id = ?, status = ?, phase = ?, updated_ms = ?, "
+        "agent_name = ?, is_busy = ?, records = ?, more = ?, row_check = ? WHERE id = ?",
+        (*values[2:5], values[7], values[8], *values[10:], row.id),
+    )
+    if (before.status, before.agent_name) != (row.status, row.agent_name):
+        await _count(tx, before, -1)
+        await _count(tx, row, 1)
+
+
+async def remove(tx: Tx, row: JournalRow) -> None:
+    """Delete a session's row with all its records."""
+    first = row.id << SEQ_BITS
+    await tx.execute(
+        "DELETE FROM record WHERE id >= ? AND id < ?", (first, first + (1 << SEQ_BITS))
+    )
+    await tx.execute("DELETE FROM journal WHERE id = ?", (row.id,))
+    await _count(tx, row, -1)
+
+
+def packed(row: JournalRow) -> tuple[Any, ...]:
+    """The row as it is stored, with its check."""
+    more: list[object] = list(row[_SHOWN:])
+    more[_CONTEXT] = dump({"": row.context})
+    more[_METADATA] = dump(row.metadata)
+    values: tuple[Any, ...] = (*row[:_SHOWN], _pack(more))
+    return (*values, values_check(values))
+
+
+def unpack(row: Row) -> JournalRow:
+    """The row, if its check holds."""
+    *values, check = row
+    if check != row_check(*values):
+        raise CorruptionError(f"the row of the journal of session {row[1]!a} fails its check")
+    more = msgpack.unpackb(values[_SHOWN])
+    more[_CONTEXT] = load(more[_CONTEXT])[""]
+    more[_METADATA] = load(more[_METADATA])
+    return JournalRow(*values[:_SHOWN], *more)
+
+
+# -- records
+
+
+async def insert_record(tx: Tx, journal_id: int, record: Record) -> None:
+    """Add a record."""
+    values = (
+        journal_id << SEQ_BITS | record.seq,
+        record.at_ms,
+        record.kind,
+        record.ref,
+        dump(record.body),
+    )
+    await tx.execute(
+        f"INSERT INTO record ({_RECORD}) VALUES (?, ?, ?, ?, ?, ?)", (*values, row_check(*values))
+    )
+
+
+async def load_records(
+    tx: ReadTx, journal_id: int, first_seq: int, limit: int, kind: RecordKind | None = None
+) -> list[Record]:
+    """Records of one session in order, from a seq on."""
+    start = journal_id << SEQ_BITS
+    among: LiteralString = "" if kind is None else "AND kind = ? "
+    rows = await tx.fetch(
+        f"SELECT {_RECORD} FROM record WHERE id >= ? AND id < ? {among}ORDER BY id LIMIT ?",
+        (start | first_seq, start + (1 << SEQ_BITS), *([] if kind is None else [kind]), limit),
+    )
+    return [_record(row) for row in rows]
+
+
+async def find_records(tx: ReadTx, journal_id: int, ref: str) -> list[Record]:
+    """The records of one session that can be found by `ref`, in order."""
+    start = journal_id << SEQ_BITS
+    rows = await tx.fetch(
+        f"SELECT {_RECORD} FROM record WHERE ref = ? AND id >= ? AND id < ? ORDER BY id",
+        (ref, start, start + (1 << SEQ_BITS)),
+    )
+    return [_record(row) for row in rows]
+
+
+def _record(row: Row) -> Record:
+    *values, check = row
+    if check != row_check(*values):
+        number, seq = values[0] >> SEQ_BITS, values[0] & ((1 << SEQ_BITS) - 1)
+        raise CorruptionError(f"record {seq} of journal {number} fails its check")
+    key, at_ms, kind, ref, body = values
+    return Record(key & ((1 << SEQ_BITS) - 1), at_ms, kind, load(body), ref)
+
+
+# -- tallies
+
+
+def tallied(row: JournalRow) -> list[tuple[str, str]]:
+    """What a session is counted under, besides its status: scope and key."""
+    found = [("all", "")]
+    if row.repo_id is not None:
+        found += [("repos", ""), ("repo", row.repo_id)]
+    if row.agent_name is not None:
+        found.append(("agent", row.agent_name))
+    return found
+
+
+async def tally(tx: ReadTx, scope: str, key: str, status: Status) -> int:
+    """How many sessions there are of a status: of `all`, of those with a repo (`repos`), of one
+    `repo`, of one `agent` name.
+    """
+    row = await tx.fetch_one(
+        "SELECT scope, key, status, count, row_check FROM tally "
+        "WHERE scope = ? AND key = ? AND status = ?",
+        (scope, key, status),
+    )
+    return 0 if row is None else tally_of(row)
+
+
+def tally_of(row: Row) -> int:
+    """The count in a row of `tally`, if its check holds."""
+    *values, check = row
+    if check != row_check(*values):
+        raise CorruptionError(f"the count of {values[0]} {values[1]!a} fails its check")
+    return int(values[3])
+
+
+async def _count(tx: Tx, row: JournalRow, more: int) -> None:
+    for scope, key in tallied(row):
+        count = more + await tally(tx, scope, key, row.status)
+        assert count >= 0, (scope, key, row.status)
+        if count == 0 and scope in ("repo", "agent"):
+            await tx.execute(
+                "DELETE FROM tally WHERE scope = ? AND key = ? AND status = ?",
+                (scope, key, row.status),
+            )
+            continue
+        values = (scope, key, row.status, count)
+        await tx.execute(
+            "INSERT INTO tally (scope, key, status, count, row_check) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (scope, key, status) DO UPDATE "
+            "SET count = excluded.count, row_check = excluded.row_check",
+            (*values, row_check(*values)),
+        )

@@ -1,0 +1,144 @@
+"""Parts of a transaction: a session begins, gets a record, ends, goes on again, is deleted.
+
+A record, the row that folds it in, and the change that tells of it are written together here and
+nowhere else.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from filestore.engine.base import Tx
+from filestore.errors import AlreadyExistsError, ConflictError, InvalidArgumentError, TooLargeError
+from filestore.journal import rows
+from filestore.journal.bodies import dump
+from filestore.journal.fold import fold, opened
+from filestore.journal.model import (
+    RECORDS_MAX,
+    STATUS_OF,
+    JournalRow,
+    Origin,
+    Outcome,
+    Record,
+    RecordKind,
+)
+from filestore.model import Change
+
+SESSION_ID_CHARS_MAX = 256
+METADATA_BYTES_MAX = 64 << 10
+FEED_PREFIX = "journal:"
+"""What the change feed calls a session's records: this and its id, as if it were a zone."""
+AFTER_THE_END = frozenset(("observation", "open"))
+
+
+def check_id(value: object) -> str:
+    """Return `value` if it can be the id of a session, else raise InvalidArgumentError."""
+    if isinstance(value, str) and 0 < len(value) <= SESSION_ID_CHARS_MAX and value.isprintable():
+        return value
+    shown = ascii(value)[:80]
+    raise InvalidArgumentError(
+        f"a session id must be 1 to {SESSION_ID_CHARS_MAX} printable characters, not {shown}"
+    )
+
+
+async def begin(
+    tx: Tx,
+    session_id: str,
+    definition_id: str,
+    origin: Origin,
+    body: Mapping[str, Any],
+    *,
+    at_ms: int | None = None,
+    ref: str | None = None,
+) -> JournalRow:
+    """Begin a session with its record `open`. AlreadyExistsError if there is one of that id."""
+    if await rows.find(tx, check_id(session_id)) is not None:
+        raise AlreadyExistsError(f"session {session_id!a} exists already")
+    given = {name: value for name, value in body.items() if value is not None}
+    _check_metadata(given.get("metadata", {}))
+    record = Record(
+        0,
+        tx.now_ms() if at_ms is None else at_ms,
+        "open",
+        {"id": session_id, "definition_id": definition_id, "origin": origin, **given},
+        ref,
+    )
+    row = opened(await rows.next_id(tx), record)
+    await rows.insert(tx, row)
+    await _keep(tx, row, record)
+    return row
+
+
+async def add(
+    tx: Tx,
+    row: JournalRow,
+    kind: RecordKind,
+    body: dict[str, Any],
+    *,
+    ref: str | None = None,
+    at_ms: int | None = None,
+    moves: bool = False,
+) -> tuple[JournalRow, Record]:
+    """Add a record to a session. ConflictError if it has ended and the record is not one that may
+    come after. `moves`: it tells that the session is another definition's now, ended or not.
+    """
+    if row.is_final and kind not in AFTER_THE_END and not moves:
+        raise final(row)
+    if row.records >= RECORDS_MAX:
+        raise TooLargeError(f"a session has at most {RECORDS_MAX} records", limit=RECORDS_MAX)
+    record = Record(row.records, tx.now_ms() if at_ms is None else at_ms, kind, body, ref)
+    changed = fold(row, record)
+    if kind == "meta":
+        _check_metadata(changed.metadata)
+    await rows.save(tx, row, changed)
+    await _keep(tx, row, record)
+    return changed, record
+
+
+async def end(
+    tx: Tx,
+    row: JournalRow,
+    outcome: Outcome,
+    *,
+    summary: str | None = None,
+    reason: str | None = None,
+    ref: str | None = None,
+    at_ms: int | None = None,
+) -> JournalRow:
+    """End a session. ConflictError if it has ended."""
+    body = {"status": STATUS_OF[outcome], "phase": outcome, "summary": summary, "reason": reason}
+    given = {name: value for name, value in body.items() if value is not None}
+    return (await add(tx, row, "end", given, ref=ref, at_ms=at_ms))[0]
+
+
+async def touch(tx: Tx, row: JournalRow) -> None:
+    """Note that its files were changed now."""
+    changed = row._replace(updated_ms=max(row.updated_ms, tx.now_ms()))
+    if changed != row:
+        await rows.save(tx, row, changed)
+
+
+async def remove(tx: Tx, row: JournalRow) -> None:
+    """Delete a session's records with its row."""
+    await rows.remove(tx, row)
+    version = tx.next_version()
+    tx.publish(Change(version, "record", FEED_PREFIX + row.session_id, None, version))
+
+
+def final(row: JournalRow) -> ConflictError:
+    """The error about a session that has ended."""
+    return ConflictError(
+        f"session {row.session_id!a} has ended: it is {row.status}",
+        status=row.status,
+        hint="begin another, or restore it if it is archived",
+    )
+
+
+async def _keep(tx: Tx, row: JournalRow, record: Record) -> None:
+    await rows.insert_record(tx, row.id, record)
+    version = tx.next_version()
+    zone = FEED_PREFIX + row.session_id
+    tx.publish(Change(version, "record", zone, None, version, record.seq))
+
+
+def _check_metadata(metadata: Mapping[str, Any]) -> None:
+    dump(metadata, bytes_max=METADATA_BYTES_MAX)

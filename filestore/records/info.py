@@ -1,0 +1,70 @@
+"""What is known of a session: its row, its zone, and when its files were last changed."""
+
+from filestore.errors import NotFoundError
+from filestore.journal import rows
+from filestore.journal.model import JournalRow, SessionInfo
+from filestore.reading import ReadTransaction
+from filestore.sessions.names import OUTPUT, STATE
+
+RESUME_MS_MAX = 30 * 60_000
+RESUME_ERRORS_MAX = 2
+
+
+async def find(tx: ReadTransaction, session_id: str, operation: str) -> JournalRow:
+    """The row of a session, or NotFoundError."""
+    row = await rows.find(tx.rows, session_id)
+    if row is None:
+        raise NotFoundError(f"there is no session {ascii(session_id)[:300]}", operation=operation)
+    return row
+
+
+async def zone_name(tx: ReadTransaction, session_id: str) -> str:
+    """The zone that has a session's files; empty while there are none."""
+    row = await tx.rows.fetch_one(
+        "SELECT z.name FROM session s JOIN zone z ON z.id = s.zone_id WHERE s.session_id = ?",
+        (session_id,),
+    )
+    return "" if row is None else str(row[0])
+
+
+async def info(tx: ReadTransaction, row: JournalRow) -> SessionInfo:
+    """A session as every surface shows it."""
+    zone = await zone_name(tx, row.session_id)
+    updated_ms = row.updated_ms
+    for name in (STATE, OUTPUT) if zone else ():
+        file = await tx.stat(zone, name)
+        updated_ms = max(updated_ms, file.modified_ms if file else 0)
+    return SessionInfo(
+        row.session_id,
+        row.definition_id,
+        row.origin,
+        row.status,
+        row.phase,
+        row.created_ms,
+        updated_ms,
+        row.ended_ms,
+        row.agent_name,
+        row.purpose,
+        row.title,
+        row.repo_id,
+        row.context,
+        row.metadata,
+        row.summary,
+        row.reason,
+        row.error_count,
+        row.last_error,
+        zone,
+        bool(row.is_busy),
+        row.records,
+    )
+
+
+def why_not_resume(session: SessionInfo, now_ms: int) -> str:
+    """Why a session should not be taken up again; empty: it should."""
+    if not session.is_resumable:
+        return f"its phase is {session.phase}"
+    if now_ms - session.updated_ms > RESUME_MS_MAX:
+        return "it was last changed more than 30 minutes ago"
+    if session.error_count > RESUME_ERRORS_MAX:
+        return f"it had {session.error_count} errors"
+    return ""

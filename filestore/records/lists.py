@@ -1,0 +1,118 @@
+"""Lists of sessions: newest first, by status, repo and agent name, without looking at the others.
+
+Each status is one scan of an index, in order; a page merges them. How many there are is kept, not
+counted, but for the one combination (a repo and an agent name) that no tally is kept of.
+"""
+
+from typing import LiteralString, NamedTuple
+
+from filestore.engine.base import ReadTx
+from filestore.errors import InvalidArgumentError
+from filestore.journal import rows
+from filestore.journal.model import STATUSES, JournalRow, SessionInfo, Status
+from filestore.journal.rows import COLUMNS
+from filestore.reading import ReadTransaction
+from filestore.records.info import info
+
+ROWS_MAX = 100
+OFFSET_MAX = 1_000_000_000
+
+
+class Filter(NamedTuple):
+    """Which sessions: those that meet all that is given. No statuses: any."""
+
+    statuses: tuple[Status, ...] = ()
+    repo_id: str | None = None
+    agent_name: str | None = None
+
+
+class SessionPage(NamedTuple):
+    """Some of the sessions, and how many there are."""
+
+    sessions: list[SessionInfo]
+    total: int
+
+
+async def list_sessions(
+    tx: ReadTransaction, wanted: Filter, limit: int, offset: int
+) -> SessionPage:
+    """A page, newest created first."""
+    if not 1 <= limit <= ROWS_MAX or not 0 <= offset <= OFFSET_MAX:
+        raise InvalidArgumentError(f"a page has 1 to {ROWS_MAX} sessions, and no negative offset")
+    found = await _page(tx.rows, wanted, limit, offset)
+    return SessionPage([await info(tx, row) for row in found], await _total(tx.rows, wanted))
+
+
+async def recent(
+    tx: ReadTransaction, limit: int, *, agent_name: str | None, active_only: bool
+) -> list[SessionInfo]:
+    """Sessions by their last activity, the latest first."""
+    sql: LiteralString = f"SELECT {COLUMNS} FROM journal j WHERE 1 = 1"
+    params: list[str | int] = []
+    if active_only:
+        sql += " AND j.status = 'active'"
+    if agent_name is not None:
+        sql += " AND j.agent_name = ?"
+        params.append(agent_name)
+    found = await tx.rows.fetch(
+        sql + " ORDER BY j.updated_ms DESC, j.id DESC LIMIT ?", (*params, limit)
+    )
+    sessions = [await info(tx, rows.unpack(row)) for row in found]
+    return sorted(sessions, key=lambda each: -each.updated_ms)
+
+
+def _condition(wanted: Filter) -> tuple[LiteralString, list[str]]:
+    sql: LiteralString = "j.status = ?"
+    params: list[str] = []
+    if wanted.repo_id is not None:
+        sql += " AND j.repo_id = ?"
+        params.append(wanted.repo_id)
+    if wanted.agent_name is not None:
+        sql += " AND j.agent_name = ?"
+        params.append(wanted.agent_name)
+    return sql, params
+
+
+async def _page(tx: ReadTx, wanted: Filter, limit: int, offset: int) -> list[JournalRow]:
+    condition, more = _condition(wanted)
+    is_all = wanted == Filter()
+    found = []
+    if is_all:
+        found = await tx.fetch(
+            f"SELECT {COLUMNS} FROM journal j ORDER BY j.id DESC LIMIT ? OFFSET ?", (limit, offset)
+        )
+        return [rows.unpack(row) for row in found]
+    for status in wanted.statuses or STATUSES:
+        found += await tx.fetch(
+            f"SELECT j.id FROM journal j WHERE {condition} ORDER BY j.id DESC LIMIT ?",
+            (status, *more, limit + offset),
+        )
+    chosen = sorted((row[0] for row in found), reverse=True)[offset : offset + limit]
+    page = []
+    for journal_id in chosen:
+        row = await tx.fetch_one(f"SELECT {COLUMNS} FROM journal j WHERE j.id = ?", (journal_id,))
+        assert row is not None
+        page.append(rows.unpack(row))
+    return page
+
+
+async def _total(tx: ReadTx, wanted: Filter) -> int:
+    scope, key = "all", ""
+    if wanted.repo_id is not None and wanted.agent_name is not None:
+        return await _counted(tx, wanted)
+    if wanted.repo_id is not None:
+        scope, key = "repo", wanted.repo_id
+    elif wanted.agent_name is not None:
+        scope, key = "agent", wanted.agent_name
+    return sum([await rows.tally(tx, scope, key, status) for status in wanted.statuses or STATUSES])
+
+
+async def _counted(tx: ReadTx, wanted: Filter) -> int:
+    condition, more = _condition(wanted)
+    total = 0
+    for status in wanted.statuses or STATUSES:
+        row = await tx.fetch_one(
+            f"SELECT count(*) FROM journal j WHERE {condition}", (status, *more)
+        )
+        total += row[0] if row else 0
+    return total

@@ -1,0 +1,77 @@
+"""Messages: what the records of kind `message` say, the chunks of one answer as one message."""
+
+from typing import Any, NamedTuple
+
+from filestore.engine.base import ReadTx
+from filestore.errors import InvalidArgumentError
+from filestore.journal import rows
+from filestore.journal.model import JournalRow, Record
+
+ROLES = ("user", "agent", "system")
+RECORDS_PER_STEP = 500
+
+
+class Message(NamedTuple):
+    """One message, as of its last chunk: so far its text goes, and that chunk's time and seq."""
+
+    id: str
+    session_id: str
+    role: str
+    content: dict[str, Any]
+    at_ms: int
+    seq: int
+
+
+def check_content(content: object) -> dict[str, Any]:
+    """The content of a message: an object with a `type`; a text stands for one of type text."""
+    if isinstance(content, str):
+        return {"type": "text", "text": content}
+    if not isinstance(content, dict) or not isinstance(content.get("type"), str):
+        raise InvalidArgumentError("content must be an object with a type, or a text")
+    if content["type"] == "text" and not isinstance(content.get("text"), str):
+        raise InvalidArgumentError("content of type text must have a text")
+    return content
+
+
+async def load_messages(
+    tx: ReadTx, row: JournalRow, *, after_seq: int = -1, after_ms: int | None = None,
+    limit: int | None = None,
+) -> list[Message]:  # fmt: skip
+    """Messages in order, each once, where its last chunk stands; those after a seq, or a time."""
+    found: list[Message] = []
+    while limit is None or len(found) < limit:
+        records = await rows.load_records(
+            tx, row.id, after_seq + 1, RECORDS_PER_STEP, kind="message"
+        )
+        for record in records:
+            after_seq = record.seq
+            message = await _ending_at(tx, row, record)
+            if message is not None and (after_ms is None or message.at_ms > after_ms):
+                found.append(message)
+                if limit is not None and len(found) == limit:
+                    break
+        if len(records) < RECORDS_PER_STEP:
+            break
+    return found
+
+
+def message_of(session_id: str, chunks: list[Record]) -> Message:
+    """The message that these records are, in order."""
+    first, last = chunks[0].body, chunks[-1].body
+    content = dict(last["content"])
+    if content.get("type") == "text":
+        texts = [each.body["content"].get("text", "") for each in chunks]
+        content["text"] = "".join(texts)
+    if first["role"] == "agent":
+        content["partial"] = bool(last.get("partial"))
+    at_ms, seq = chunks[-1].at_ms, chunks[-1].seq
+    return Message(last["id"], session_id, last["role"], content, at_ms, seq)
+
+
+async def _ending_at(tx: ReadTx, row: JournalRow, record: Record) -> Message | None:
+    """The message whose last chunk this record is, or None."""
+    body = record.body
+    chunks = [record]
+    if body.get("partial") or body.get("is_chunk"):
+        chunks = await rows.find_records(tx, row.id, body["id"])
+    return message_of(row.session_id, chunks) if chunks[-1].seq == record.seq else None
