@@ -18,6 +18,7 @@ from filestore import (
     NewerFormatError,
     StoreError,
 )
+from filestore.engine.schema import FORMAT_VERSION
 from tests.conftest import StoreOpener
 from tests.contract.tools import (
     content_of,
@@ -69,12 +70,12 @@ async def assert_refused(folder: Path, error: type[StoreError]) -> StoreError:
 
 def test_database_made_by_us_carries_our_marks(closed: Path) -> None:
     assert query(closed, "PRAGMA application_id") == [(0x7A6F6E64,)]
-    assert query(closed, "PRAGMA user_version") == [(2,)]
+    assert query(closed, "PRAGMA user_version") == [(FORMAT_VERSION,)]
     assert query(closed, "PRAGMA journal_mode") == [("wal",)]
     assert query(closed, "PRAGMA auto_vacuum") == [(2,)], "incremental"
 
 
-@pytest.mark.parametrize("version", [3, 4, 1000, 0x7FFFFFFF])
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 1000, 0x7FFFFFFF])
 async def test_newer_format_is_refused_untouched(closed: Path, version: int) -> None:
     overwrite(closed, USER_VERSION_AT, version.to_bytes(4, "big"))
     error = await assert_refused(closed.parent, NewerFormatError)
@@ -90,7 +91,7 @@ async def test_newer_format_that_is_only_in_the_wal_is_refused_untouched(
     folder = make_folder(tmp_path / "killed")
     with closing(sqlite3.connect(closed)) as connection:
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("PRAGMA user_version = 3")
+        connection.execute(f"PRAGMA user_version = {FORMAT_VERSION + 1}")
         for name in ("zoned.db", "zoned.db-wal"):
             shutil.copyfile(closed.with_name(name), folder / name)
     before = footprint(folder)
@@ -103,9 +104,9 @@ async def test_newer_format_that_is_only_in_the_wal_is_refused_untouched(
 
 async def test_newer_format_put_back_opens_again(closed: Path, open_store: StoreOpener) -> None:
     """The control: nothing but the version number kept it shut."""
-    overwrite(closed, USER_VERSION_AT, (3).to_bytes(4, "big"))
+    overwrite(closed, USER_VERSION_AT, (FORMAT_VERSION + 1).to_bytes(4, "big"))
     await assert_refused(closed.parent, NewerFormatError)
-    overwrite(closed, USER_VERSION_AT, (2).to_bytes(4, "big"))
+    overwrite(closed, USER_VERSION_AT, FORMAT_VERSION.to_bytes(4, "big"))
     store = await open_store()
     assert await store.read("z", "f") == noise(200_000)
 
@@ -120,9 +121,10 @@ async def test_older_format_is_refused_untouched(closed: Path, version: int) -> 
 
 async def test_step_that_nobody_knows_is_refused(closed: Path) -> None:
     """A newer release has noted it; only that tells, if the number of the format is the same."""
-    run_sql(closed, "INSERT INTO format_step VALUES (3, 'f0003_from_the_future', 1)")
+    row = (FORMAT_VERSION + 1, "f0099_from_the_future", 1)
+    run_sql(closed, ("INSERT INTO format_step VALUES (?, ?, ?)", row))
     before = footprint(closed.parent)
-    with pytest.raises(NewerFormatError, match="f0003_from_the_future"):
+    with pytest.raises(NewerFormatError, match="f0099_from_the_future"):
         await FileStore.open(closed.parent)
     assert footprint(closed.parent) == before
 

@@ -10,8 +10,10 @@ import filestore
 from filestore import errors
 from filestore.errors import (
     BusyError,
+    ConflictError,
     CorruptionError,
     InvalidArgumentError,
+    LimitReachedError,
     LockedError,
     NotFoundError,
     StoreError,
@@ -67,6 +69,10 @@ def make(kind: type[StoreError]) -> StoreError:
         return kind("what happened", limit=1)
     if issubclass(kind, VersionConflictError):
         return kind("what happened", current_version=1)
+    if issubclass(kind, ConflictError):
+        return kind("what happened", status="active")
+    if issubclass(kind, LimitReachedError):
+        return kind("what happened", limit=1, retry_after_ms=1)
     return kind("what happened")
 
 

@@ -14,7 +14,15 @@ from filestore.engine import schema
 from filestore.engine.driver import Connection
 from filestore.ledger import LedgerRow
 from filestore.sessions import Sessions
-from migrations.format import changing, down, f0001_first_tables, f0002_ledger, status, up
+from migrations.format import (
+    changing,
+    down,
+    f0001_first_tables,
+    f0002_ledger,
+    f0003_journal,
+    status,
+    up,
+)
 from tests.conftest import StoreOpener
 from tests.contract.tools import footprint, noise, query, run_sql
 
@@ -69,7 +77,7 @@ def test_step_names_are_well_formed_and_those_of_the_store() -> None:
 
 
 def test_fresh_tables_are_those_of_all_steps() -> None:
-    steps = (*f0001_first_tables.TABLES, *f0002_ledger.TABLES)
+    steps = (*f0001_first_tables.TABLES, *f0002_ledger.TABLES, *f0003_journal.TABLES)
     assert sorted(steps) == sorted(schema.TABLES)
 
 
@@ -86,14 +94,15 @@ def test_fresh_store_is_what_all_steps_make(closed: Path, tmp_path: Path) -> Non
 
 async def test_down_then_up_keeps_all_data(closed: Path) -> None:
     before = await content(closed)
-    assert down(closed, 1) == ["f0002_ledger"]
+    assert down(closed, 1) == ["f0003_journal", "f0002_ledger"]
     assert tables(closed / "zoned.db") == sorted(f0001_first_tables.TABLES)
     assert query(closed / "zoned.db", "PRAGMA user_version") == [(1,)]
     with pytest.raises(FormatError, match="format 1"):
         await FileStore.open(closed)
-    assert up(closed) == ["f0002_ledger"]
+    assert up(closed) == ["f0002_ledger", "f0003_journal"]
     assert await content(closed) == before
     assert not (closed / f0002_ledger.SAVED_NAME).exists()
+    assert not (closed / f0003_journal.SAVED_NAME).exists()
     assert up(closed) == []
 
 
@@ -138,12 +147,13 @@ async def test_status_tells_and_never_writes(closed: Path, tmp_path: Path) -> No
     assert [(step.number, step.name, step.is_applied) for step in found] == [
         (1, "f0001_first_tables", True),
         (2, "f0002_ledger", True),
+        (3, "f0003_journal", True),
     ]
     assert all(step.applied_ms > 0 for step in found)
     assert footprint(closed) == before
     down(closed, 1)
-    assert [step.is_applied for step in status(closed)] == [True, False]
-    assert [step.is_applied for step in status(tmp_path / "nothing")] == [False, False]
+    assert [step.is_applied for step in status(closed)] == [True, False, False]
+    assert [step.is_applied for step in status(tmp_path / "nothing")] == [False] * 3
 
 
 async def test_status_works_beside_an_open_store(open_store: StoreOpener, data_dir: Path) -> None:
@@ -171,7 +181,7 @@ async def test_step_that_fails_midway_leaves_nothing_and_is_applied_once_later(
         with pytest.raises(RuntimeError, match="midway"):
             up(closed)
     assert tables(closed / "zoned.db") == tables_before
-    assert up(closed) == ["f0002_ledger"]
+    assert up(closed) == ["f0002_ledger", "f0003_journal"]
     assert await content(closed) == before
 
 
@@ -179,26 +189,29 @@ async def test_down_that_fails_midway_leaves_the_store_as_it_was(
     closed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = await content(closed)
+    down(closed, 2)
 
     def fails(connection: Connection, folder: Path, now_ms: int) -> None:
         f0002_ledger.down(connection, folder, now_ms)
         raise RuntimeError("midway")
 
-    broken = (changing.STEPS[0], f0002_ledger.STEP._replace(down=fails))
-    monkeypatch.setattr(changing, "STEPS", broken)
-    with pytest.raises(RuntimeError, match="midway"):
-        down(closed, 1)
+    first, second, third = changing.STEPS
+    with monkeypatch.context() as patch:
+        patch.setattr(changing, "STEPS", (first, second._replace(down=fails), third))
+        with pytest.raises(RuntimeError, match="midway"):
+            down(closed, 1)
+    assert up(closed) == ["f0003_journal"]
     assert await content(closed) == before
 
 
-@pytest.mark.parametrize("to", [0, -1, 3])
+@pytest.mark.parametrize("to", [0, -1, schema.FORMAT_VERSION + 1])
 def test_down_to_a_format_that_is_none_is_refused(closed: Path, to: int) -> None:
     with pytest.raises(InvalidArgumentError):
         down(closed, to)
 
 
 def test_newer_format_is_refused_by_all_three(closed: Path) -> None:
-    run_sql(closed / "zoned.db", "PRAGMA user_version = 3")
+    run_sql(closed / "zoned.db", f"PRAGMA user_version = {schema.FORMAT_VERSION + 1}")
     before = footprint(closed)
     for call in (up, status, lambda folder: down(folder, 1)):
         with pytest.raises(NewerFormatError):
