@@ -74,12 +74,14 @@ TABLES: tuple[LiteralString, ...] = (
     """CREATE TABLE journal (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, definition_id TEXT NOT NULL,
         status TEXT NOT NULL, phase TEXT NOT NULL, origin TEXT NOT NULL, created_ms INTEGER NOT
-        NULL, updated_ms INTEGER NOT NULL, agent_name TEXT, repo_id TEXT, is_busy INTEGER NOT NULL,
-        records INTEGER NOT NULL, more BLOB NOT NULL, row_check BLOB NOT NULL)""",
+        NULL, updated_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL, agent_name TEXT, repo_id
+        TEXT, is_busy INTEGER NOT NULL, records INTEGER NOT NULL, more BLOB NOT NULL, row_check
+        BLOB NOT NULL)""",
     "CREATE INDEX journal_status ON journal (status, id)",
     "CREATE INDEX journal_repo ON journal (repo_id, status, id) WHERE repo_id IS NOT NULL",
     "CREATE INDEX journal_agent ON journal (agent_name, status, id) WHERE agent_name IS NOT NULL",
     "CREATE INDEX journal_updated ON journal (updated_ms, id)",
+    "CREATE INDEX journal_started ON journal (started_ms, id)",
     "CREATE INDEX journal_origin ON journal (origin, updated_ms)",
     "CREATE INDEX journal_definition ON journal (definition_id, status, id)",
     "CREATE INDEX journal_busy ON journal (id) WHERE is_busy = 1",
@@ -90,6 +92,10 @@ TABLES: tuple[LiteralString, ...] = (
         body BLOB NOT NULL, row_check BLOB NOT NULL)""",
     "CREATE INDEX record_kind ON record (kind, at_ms)",
     "CREATE INDEX record_ref ON record (ref, id) WHERE ref IS NOT NULL",
+    """CREATE TABLE related (
+        ref TEXT NOT NULL, journal_id INTEGER NOT NULL, row_check BLOB NOT NULL,
+        PRIMARY KEY (ref, journal_id))""",
+    "CREATE INDEX related_journal ON related (journal_id)",
     """CREATE TABLE tally (
         scope TEXT NOT NULL, key TEXT NOT NULL, status TEXT NOT NULL, count INTEGER NOT NULL,
         row_check BLOB NOT NULL, PRIMARY KEY (scope, key, status))""",

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable
 
 from filestore.engine.base import ReadTx, Row, forward
-from filestore.errors import StoreError
+from filestore.engine.schema import row_check
+from filestore.errors import CorruptionError, StoreError
 from filestore.journal import rows
-from filestore.journal.fold import fold, opened
+from filestore.journal.fold import fold, opened, related_ids
 from filestore.journal.model import SEQ_BITS, JournalRow
 from filestore.journal.rows import COLUMNS
 
@@ -43,8 +44,10 @@ async def _check_one(
         tell(error.message, None)
         return
     counts.update((*each, row.status) for each in rows.tallied(row))
+    related: set[str] = set()
     try:
-        rebuilt = await rebuild(tx, row.id)
+        rebuilt = await rebuild(tx, row.id, related)
+        known = await _related(tx, row.id)
     except StoreError as error:
         tell(f"{name}: {error.message}", None)
         return
@@ -52,10 +55,27 @@ async def _check_one(
         tell(f"{name} has {rebuilt.records if rebuilt else 0} records, not {row.records}", None)
     elif rebuilt._replace(updated_ms=row.updated_ms) != row:
         tell(f"{name}: its row is not what its records say", None)
+    elif known != related:
+        tell(f"{name} can be found by {len(known)} ids, not by {len(related)} others", None)
 
 
-async def rebuild(tx: ReadTx, journal_id: int) -> JournalRow | None:
-    """The row of a journal from its records alone; None if they do not begin, or leave gaps."""
+async def _related(tx: ReadTx, journal_id: int) -> set[str]:
+    found = set()
+    for ref, check in await tx.fetch(
+        "SELECT ref, row_check FROM related WHERE journal_id = ?", (journal_id,)
+    ):
+        if check != row_check(ref, journal_id):
+            raise CorruptionError("a row of what it can be found by fails its check")
+        found.add(ref)
+    return found
+
+
+async def rebuild(
+    tx: ReadTx, journal_id: int, related: set[str] | None = None
+) -> JournalRow | None:
+    """The row of a journal from its records alone, as far as they go without a gap; None if they do
+    not begin. `related` is filled with what it can be found by.
+    """
     row: JournalRow | None = None
     seq = 0
     while found := await rows.load_records(tx, journal_id, seq, ROWS_PER_STEP):
@@ -63,6 +83,8 @@ async def rebuild(tx: ReadTx, journal_id: int) -> JournalRow | None:
             if record.seq != seq:
                 return row
             row = opened(journal_id, record) if row is None else fold(row, record)
+            if related is not None:
+                related |= related_ids(row.session_id, record)
             seq += 1
     return row
 

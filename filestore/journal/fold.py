@@ -3,9 +3,12 @@
 Docs: docs/specs/0008-session-records.md. `check` folds every journal again and compares.
 """
 
+import hashlib
 from typing import assert_never
 
 from filestore.journal.model import JournalRow, Record
+
+RELATED_CHARS_MAX = 256
 
 
 def opened(journal_id: int, record: Record) -> JournalRow:
@@ -18,6 +21,7 @@ def opened(journal_id: int, record: Record) -> JournalRow:
         "active",
         "initializing",
         body["origin"],
+        record.at_ms,
         record.at_ms,
         record.at_ms,
         body.get("agent_name"),
@@ -58,13 +62,21 @@ def fold(row: JournalRow, record: Record) -> JournalRow:
                 asked=None,
                 answering=None,
             )
-        case "checkpoint" | "observation" | "note":
+        case "observation":
+            started_ms = body.get("started_ms", row.started_ms)
+            return row._replace(observations=row.observations + 1, started_ms=started_ms)
+        case "checkpoint" | "note":
             return row
     assert_never(record.kind)
 
 
 def _message(row: JournalRow, record: Record) -> JournalRow:
     body = record.body
+    if not body.get("is_chunk"):
+        row = row._replace(
+            messages=body.get("number", row.messages) + 1,
+            user_messages=row.user_messages + (body["role"] == "user"),
+        )
     if body.get("is_prompt"):
         return row._replace(is_busy=1, asked=body["id"], answering=None)
     if body.get("is_interruption"):
@@ -80,4 +92,48 @@ def _meta(row: JournalRow, record: Record) -> JournalRow:
     body = record.body
     names = ("definition_id", "title", "agent_name", "purpose", "context")
     changed = {name: body[name] for name in names if name in body}
+    if "transcript" in body:
+        changed["transcript_seq"] = record.seq
     return row._replace(**changed, metadata=row.metadata | body.get("metadata", {}))
+
+
+def related_ids(session_id: str, record: Record) -> set[str]:
+    """What a session can be found by because of a record: by the first one the id of its entity; by
+    observations and checkpoints the ids of outcomes, and values under keys that end in `_id`.
+    """
+    body = record.body
+    match record.kind:
+        case "open" if record.seq == 0:
+            return {entity_id(session_id)}
+        case "observation":
+            outcomes = body.get("outcomes") or []
+            found = {str(each["id"]) for each in outcomes if each.get("id") is not None}
+            for each in (*(body.get("actions") or []), *outcomes):
+                found |= _ids_in(each.get("details"))
+            for each in body.get("checkpoints") or []:
+                found |= _ids_in(each.get("state"))
+            return found
+        case "checkpoint":
+            return _ids_in(body.get("state"))
+    return set()
+
+
+def entity_id(session_id: str) -> str:
+    """The id of a session's entity."""
+    return "ent_" + hashlib.sha256(f"agent_session:{session_id}".encode()).hexdigest()[:24]
+
+
+def _ids_in(value: object) -> set[str]:
+    """The values under keys that end in `_id`, at any depth."""
+    found: set[str] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, list):
+            waiting += each
+        elif isinstance(each, dict):
+            for key, inner in each.items():
+                if isinstance(inner, str | int) and key.endswith("_id") and inner is not True:
+                    found.add(str(inner))
+                waiting.append(inner)
+    return {each for each in found if 0 < len(each) <= RELATED_CHARS_MAX}

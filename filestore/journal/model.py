@@ -50,7 +50,9 @@ class Record(NamedTuple):
 
 
 class JournalRow(NamedTuple):
-    """A session as its records tell it. The first ten are columns; the rest is one, `more`."""
+    """A session as its records tell it. What the first comment stands before are columns; the rest
+    is one, `more`.
+    """
 
     id: int
     session_id: str
@@ -61,6 +63,8 @@ class JournalRow(NamedTuple):
     created_ms: int
     updated_ms: int
     """Not before the last record; file changes move it on, about once a minute."""
+    started_ms: int
+    """When it was started by what an agent says of it, else when it was begun here."""
     agent_name: str | None
     repo_id: str | None
     is_busy: int = 0
@@ -83,6 +87,12 @@ class JournalRow(NamedTuple):
     """The prompt that waits for its answer: the id of its message."""
     answering: str | None = None
     """The message whose chunks are coming in."""
+    messages: int = 0
+    """How many there are, or what the last one was numbered as and one: the next one's number."""
+    user_messages: int = 0
+    observations: int = 0
+    transcript_seq: int | None = None
+    """The record that started a transcript."""
 
     @property
     def is_final(self) -> bool:

@@ -5,7 +5,7 @@ A record's key packs its journal's id and its seq, so one session's records lie 
 tallies change with the rows, in the same transaction, so that no list has to count.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, LiteralString
 
 import msgpack
@@ -18,9 +18,9 @@ from filestore.journal.model import SEQ_BITS, JournalRow, Record, RecordKind, St
 
 COLUMNS: LiteralString = (
     "j.id, j.session_id, j.definition_id, j.status, j.phase, j.origin, j.created_ms, "
-    "j.updated_ms, j.agent_name, j.repo_id, j.is_busy, j.records, j.more, j.row_check"
+    "j.updated_ms, j.started_ms, j.agent_name, j.repo_id, j.is_busy, j.records, j.more, j.row_check"
 )
-_SHOWN = 12
+_SHOWN = 13
 _CONTEXT, _METADATA = 3, 4
 _RECORD: LiteralString = "id, at_ms, kind, ref, body, row_check"
 _pack: Callable[[Sequence[object]], bytes] = msgpack.packb
@@ -57,8 +57,8 @@ async def insert(tx: Tx, row: JournalRow) -> None:
     """Add a session."""
     await tx.execute(
         "INSERT INTO journal (id, session_id, definition_id, status, phase, origin, created_ms, "
-        "updated_ms, agent_name, repo_id, is_busy, records, more, row_check) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "updated_ms, started_ms, agent_name, repo_id, is_busy, records, more, row_check) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         packed(row),
     )
     await _count(tx, row, 1)
@@ -69,8 +69,9 @@ async def save(tx: Tx, before: JournalRow, row: JournalRow) -> None:
     values = packed(row)
     await tx.execute(
         "UPDATE journal SET definition_id = ?, status = ?, phase = ?, updated_ms = ?, "
-        "agent_name = ?, is_busy = ?, records = ?, more = ?, row_check = ? WHERE id = ?",
-        (*values[2:5], values[7], values[8], *values[10:], row.id),
+        "started_ms = ?, agent_name = ?, is_busy = ?, records = ?, more = ?, row_check = ? "
+        "WHERE id = ?",
+        (*values[2:5], *values[7:10], *values[11:], row.id),
     )
     if (before.status, before.agent_name) != (row.status, row.agent_name):
         await _count(tx, before, -1)
@@ -83,6 +84,7 @@ async def remove(tx: Tx, row: JournalRow) -> None:
     await tx.execute(
         "DELETE FROM record WHERE id >= ? AND id < ?", (first, first + (1 << SEQ_BITS))
     )
+    await tx.execute("DELETE FROM related WHERE journal_id = ?", (row.id,))
     await tx.execute("DELETE FROM journal WHERE id = ?", (row.id,))
     await _count(tx, row, -1)
 
@@ -154,6 +156,29 @@ def _record(row: Row) -> Record:
         raise CorruptionError(f"record {seq} of journal {number} fails its check")
     key, at_ms, kind, ref, body = values
     return Record(key & ((1 << SEQ_BITS) - 1), at_ms, kind, load(body), ref)
+
+
+# -- what sessions can be found by
+
+
+async def relate(tx: Tx, journal_id: int, refs: Iterable[str]) -> None:
+    """Let a session be found by these ids, too."""
+    for ref in sorted(refs):
+        await tx.execute(
+            "INSERT INTO related (ref, journal_id, row_check) VALUES (?, ?, ?) "
+            "ON CONFLICT (ref, journal_id) DO NOTHING",
+            (ref, journal_id, row_check(ref, journal_id)),
+        )
+
+
+async def find_related(tx: ReadTx, ref: str, limit: int) -> list[JournalRow]:
+    """The sessions that have to do with an id, in the order in which they began."""
+    rows = await tx.fetch(
+        f"SELECT {COLUMNS} FROM related r JOIN journal j ON j.id = r.journal_id "
+        "WHERE r.ref = ? ORDER BY r.journal_id LIMIT ?",
+        (ref, limit),
+    )
+    return [unpack(row) for row in rows]
 
 
 # -- tallies

@@ -11,7 +11,7 @@ from filestore.engine.base import Tx
 from filestore.errors import AlreadyExistsError, ConflictError, InvalidArgumentError, TooLargeError
 from filestore.journal import rows
 from filestore.journal.bodies import dump
-from filestore.journal.fold import fold, opened
+from filestore.journal.fold import fold, opened, related_ids
 from filestore.journal.model import (
     RECORDS_MAX,
     STATUS_OF,
@@ -135,6 +135,7 @@ def final(row: JournalRow) -> ConflictError:
 
 async def _keep(tx: Tx, row: JournalRow, record: Record) -> None:
     await rows.insert_record(tx, row.id, record)
+    await rows.relate(tx, row.id, related_ids(row.session_id, record))
     version = tx.next_version()
     zone = FEED_PREFIX + row.session_id
     tx.publish(Change(version, "record", zone, None, version, record.seq))

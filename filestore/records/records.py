@@ -315,7 +315,7 @@ class Records:
                 role,
                 given,
                 partial=partial,
-                is_chunk=bool(chunks) and not partial,
+                is_chunk=bool(chunks),
             )
             return message_of(session_id, [*chunks, record])
 

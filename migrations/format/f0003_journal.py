@@ -1,8 +1,8 @@
 """f0003: the journals of sessions: their records, their folded rows, tallies, and repos.
 
-Precondition: format 2. Effect: tables `journal`, `record`, `tally`, `repo`; every session that is
-there gets a journal: begun when it was started, ended when it was archived. Check after: as for
-every step, and one journal for each session.
+Precondition: format 2. Effect: tables `journal`, `record`, `related`, `tally`, `repo`; every
+session that is there gets a journal: begun when it was started, ended when it was archived. Check
+after: as for every step, and one journal for each session.
 
 Down writes all journals and repos beside the database first, as JSON lines, and drops the tables.
 A later `up` reads them back, so that going down and up again loses nothing. What format 2 did to
@@ -11,6 +11,7 @@ has ended, one that was restored goes on. A crash between that file and the comm
 behind: the next `down` replaces it, and only an `up` reads it, after which it is removed.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,16 +28,20 @@ from migrations.format.step import Step
 
 SAVED_NAME = "zoned.f0003_journal.saved"
 SEQ_BITS = 24
+SHOWN = 13
+_INSERT: LiteralString = "INSERT INTO journal VALUES (" + ", ".join(["?"] * (SHOWN + 2)) + ")"
 TABLES: tuple[LiteralString, ...] = (
     """CREATE TABLE journal (
         id INTEGER PRIMARY KEY, session_id TEXT NOT NULL UNIQUE, definition_id TEXT NOT NULL,
         status TEXT NOT NULL, phase TEXT NOT NULL, origin TEXT NOT NULL, created_ms INTEGER NOT
-        NULL, updated_ms INTEGER NOT NULL, agent_name TEXT, repo_id TEXT, is_busy INTEGER NOT NULL,
-        records INTEGER NOT NULL, more BLOB NOT NULL, row_check BLOB NOT NULL)""",
+        NULL, updated_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL, agent_name TEXT, repo_id
+        TEXT, is_busy INTEGER NOT NULL, records INTEGER NOT NULL, more BLOB NOT NULL, row_check
+        BLOB NOT NULL)""",
     "CREATE INDEX journal_status ON journal (status, id)",
     "CREATE INDEX journal_repo ON journal (repo_id, status, id) WHERE repo_id IS NOT NULL",
     "CREATE INDEX journal_agent ON journal (agent_name, status, id) WHERE agent_name IS NOT NULL",
     "CREATE INDEX journal_updated ON journal (updated_ms, id)",
+    "CREATE INDEX journal_started ON journal (started_ms, id)",
     "CREATE INDEX journal_origin ON journal (origin, updated_ms)",
     "CREATE INDEX journal_definition ON journal (definition_id, status, id)",
     "CREATE INDEX journal_busy ON journal (id) WHERE is_busy = 1",
@@ -47,6 +52,10 @@ TABLES: tuple[LiteralString, ...] = (
         body BLOB NOT NULL, row_check BLOB NOT NULL)""",
     "CREATE INDEX record_kind ON record (kind, at_ms)",
     "CREATE INDEX record_ref ON record (ref, id) WHERE ref IS NOT NULL",
+    """CREATE TABLE related (
+        ref TEXT NOT NULL, journal_id INTEGER NOT NULL, row_check BLOB NOT NULL,
+        PRIMARY KEY (ref, journal_id))""",
+    "CREATE INDEX related_journal ON related (journal_id)",
     """CREATE TABLE tally (
         scope TEXT NOT NULL, key TEXT NOT NULL, status TEXT NOT NULL, count INTEGER NOT NULL,
         row_check BLOB NOT NULL, PRIMARY KEY (scope, key, status))""",
@@ -54,7 +63,7 @@ TABLES: tuple[LiteralString, ...] = (
         id TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE, name TEXT NOT NULL, created_ms INTEGER NOT
         NULL, row_check BLOB NOT NULL)""",
 )
-SAVED_TABLES: tuple[LiteralString, ...] = ("journal", "record", "repo")
+SAVED_TABLES: tuple[LiteralString, ...] = ("journal", "record", "related", "repo")
 _SESSIONS: LiteralString = (
     "SELECT session_id, definition_id, archived_ms, started_ms FROM session ORDER BY zone_id"
 )
@@ -87,7 +96,7 @@ def down(connection: Connection, folder: Path, _: int) -> None:
     """Save what the tables hold beside the database, and drop them."""
     with translated_os_errors("down"):
         replace_file_with(folder / SAVED_NAME, _lines(connection))
-    for table in ("journal", "record", "tally", "repo"):
+    for table in ("journal", "record", "related", "tally", "repo"):
         connection.execute(f"DROP TABLE {table}")
 
 
@@ -113,49 +122,47 @@ def _bring_up(
     ).fetchone()
     if found is None:
         (newest,) = connection.execute("SELECT max(id) FROM journal").fetchone()
-        number = (newest or 0) + 1
-        more = [None, None, None, b'{"":null}', b"{}", None, None, 0, None, "initializing",
-                None, None]  # fmt: skip
-        body = {"id": session_id, "definition_id": definition_id, "origin": "pane"}
-        _add_record(connection, number, 0, started_ms, "open", body)
-        row = [number, session_id, definition_id, "active", "initializing", "pane", started_ms,
-               started_ms, None, None, 0, 1]  # fmt: skip
-        connection.execute(
-            "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            _checked([*row, msgpack.packb(more)]),
-        )
-        found = connection.execute("SELECT * FROM journal WHERE id = ?", (number,)).fetchone()
-    row, more = list(found[:12]), msgpack.unpackb(found[12])
+        found = _begin(connection, (newest or 0) + 1, session_id, definition_id, started_ms)
+    row, more = list(found[:SHOWN]), msgpack.unpackb(found[SHOWN])
     if row[2] != definition_id:
         _add(connection, row, now_ms, "meta", {"definition_id": definition_id})
         row[2] = definition_id
     if archived_ms is not None and row[3] == "active":
         body = {"status": "completed", "phase": "completed", "reason": "archived"}
         _add(connection, row, archived_ms, "end", body)
-        row[3] = row[4] = "completed"
-        row[10] = 0
+        row[3], row[4], row[11] = "completed", "completed", 0
         more[0], more[6], more[10], more[11] = archived_ms, "archived", None, None
     elif archived_ms is None and row[3] == "completed" and more[6] == "archived":
         _add(connection, row, now_ms, "open", {"reason": "restored"})
         row[3], row[4] = "active", more[9]
         more[0], more[6] = None, "restored"
-    if row != list(found[:12]):
-        *values, key = (*row[1:], msgpack.packb(more), row[0])
-        check = _checked([row[0], *values])[-1]
-        connection.execute(
-            "UPDATE journal SET session_id = ?, definition_id = ?, status = ?, phase = ?, "
-            "origin = ?, created_ms = ?, updated_ms = ?, agent_name = ?, repo_id = ?, "
-            "is_busy = ?, records = ?, more = ?, row_check = ? WHERE id = ?",
-            (*values, check, key),
-        )
+    if row != list(found[:SHOWN]):
+        connection.execute("DELETE FROM journal WHERE id = ?", (row[0],))
+        connection.execute(_INSERT, _checked([*row, msgpack.packb(more)]))
+
+
+def _begin(
+    connection: Connection, number: int, session_id: str, definition_id: str, started_ms: int
+) -> tuple[Any, ...]:
+    """A journal with its first record. Returns its row."""
+    body = {"id": session_id, "definition_id": definition_id, "origin": "pane"}
+    _add_record(connection, number, 0, started_ms, "open", body)
+    entity = hashlib.sha256(f"agent_session:{session_id}".encode()).hexdigest()[:24]
+    connection.execute("INSERT INTO related VALUES (?, ?, ?)", _checked([f"ent_{entity}", number]))
+    more = [None, None, None, b'{"":null}', b"{}", None, None, 0, None, "initializing", None, None,
+            0, 0, 0, None]  # fmt: skip
+    row = [number, session_id, definition_id, "active", "initializing", "pane", started_ms,
+           started_ms, started_ms, None, None, 0, 1, msgpack.packb(more)]  # fmt: skip
+    connection.execute(_INSERT, _checked(row))
+    return _checked(row)
 
 
 def _add(
     connection: Connection, row: list[Any], at_ms: int, kind: str, body: dict[str, Any]
 ) -> None:
     """Add a record, and count it in the row."""
-    _add_record(connection, row[0], row[11], at_ms, kind, body)
-    row[7], row[11] = max(row[7], at_ms), row[11] + 1
+    _add_record(connection, row[0], row[12], at_ms, kind, body)
+    row[7], row[12] = max(row[7], at_ms), row[12] + 1
 
 
 def _add_record(
@@ -170,6 +177,7 @@ def _forget(connection: Connection, session_id: str) -> None:
         "SELECT id FROM journal WHERE session_id = ?", (session_id,)
     ).fetchone()
     connection.execute("DELETE FROM journal WHERE id = ?", (number,))
+    connection.execute("DELETE FROM related WHERE journal_id = ?", (number,))
     connection.execute(
         "DELETE FROM record WHERE id >= ? AND id < ?",
         (number << SEQ_BITS, (number + 1) << SEQ_BITS),
