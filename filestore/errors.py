@@ -7,7 +7,10 @@
     │   ├── InvalidNameError       a zone or file name
     │   ├── InvalidDefinitionIdError   not the id of an agent definition
     │   ├── InvalidZoneError       not the zone of an archived session
+    │   ├── InvalidFieldError      a field of a document; carries its path
+    │   │   └── SecretRefusedError     it looks like a key or token
     │   └── TooLargeError          over a named limit
+    │       └── TurnLimitError         the session has had all its turns
     ├── VersionConflictError       compare-and-set lost; carries what is current
     ├── ConflictError              what the session is does not allow it: it is final, or busy
     ├── LimitReachedError          there are as many as there may be; carries the limit
@@ -86,12 +89,32 @@ class InvalidZoneError(InvalidArgumentError):
     """Not the zone of an archived session; the message shows the rule and the value."""
 
 
+class InvalidFieldError(InvalidArgumentError):
+    """A field of a document breaks a rule. `field` is its path, as `content[0].text`."""
+
+    def __init__(self, message: str, *, field: str = "", **place: Unpack[Place]) -> None:
+        super().__init__(message, **place)
+        self.field = field
+
+
+class SecretRefusedError(InvalidFieldError):
+    """A field looks like a key or token, which is never stored; the message does not show it."""
+
+    default_hint = "keep secrets in the environment, and store the name of the variable"
+
+
 class TooLargeError(InvalidArgumentError):
     """Over a named limit; nothing was changed."""
 
     def __init__(self, message: str, *, limit: int, **place: Unpack[Place]) -> None:
         super().__init__(message, **place)
         self.limit = limit
+
+
+class TurnLimitError(TooLargeError):
+    """The session has had as many messages of the user as it may have; nothing was changed."""
+
+    default_hint = "start a new session"
 
 
 class VersionConflictError(StoreError):

@@ -30,6 +30,7 @@ KINDS: Mapping[str, Kind] = {
     "INVALID_PARAMS": Kind(-32602, EXIT_USAGE),
     "INVALID_DEFINITION_ID": Kind(-32602, EXIT_USAGE),
     "INVALID_ZONE": Kind(-32602, EXIT_USAGE),
+    "SECRET_REFUSED": Kind(-32602, EXIT_USAGE),
     "INTERNAL": Kind(-32603),
     "NOT_FOUND": Kind(-32001),
     "VERSION_CONFLICT": Kind(-32002),
@@ -45,6 +46,7 @@ KINDS: Mapping[str, Kind] = {
     "CONFLICT": Kind(-32012),
     "LIMIT_REACHED": Kind(-32013),
     "FORBIDDEN": Kind(-32014),
+    "TURN_LIMIT": Kind(-32015),
 }
 
 _STORE_KINDS: Mapping[type[store.StoreError], str] = {
@@ -55,7 +57,10 @@ _STORE_KINDS: Mapping[type[store.StoreError], str] = {
     store.InvalidNameError: "INVALID_PARAMS",
     store.InvalidDefinitionIdError: "INVALID_DEFINITION_ID",
     store.InvalidZoneError: "INVALID_ZONE",
+    store.InvalidFieldError: "INVALID_PARAMS",
+    store.SecretRefusedError: "SECRET_REFUSED",
     store.TooLargeError: "TOO_LARGE",
+    store.TurnLimitError: "TURN_LIMIT",
     store.VersionConflictError: "VERSION_CONFLICT",
     store.ConflictError: "CONFLICT",
     store.LimitReachedError: "LIMIT_REACHED",
@@ -74,8 +79,10 @@ _STORE_KINDS: Mapping[type[store.StoreError], str] = {
     store.NetworkFileSystemError: "UNAVAILABLE",
 }
 # What an error carries besides its message, and so does the `data` of an RPC error.
-_CARRIED = ("current_version", "current_lines", "session_id", "limit", "retry_after_ms", "offset",
-            "status")  # fmt: skip
+_CARRIED = (
+    "current_version", "current_lines", "session_id", "limit", "retry_after_ms", "offset", "status",
+    "field",
+)  # fmt: skip
 
 
 class ZonedError(Exception):
