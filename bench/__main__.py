@@ -28,6 +28,7 @@ from bench import (
     sessions,
     snapshots,
     streams,
+    transcripts,
     writers,
     zones,
 )
@@ -78,6 +79,7 @@ BENCHMARKS = {
     "replay_fold": Benchmark(replay.replay_fold),
     "replay_scan": Benchmark(replay.replay_scan),
     "replay_memory": Benchmark(replay.replay_memory),
+    "transcript_export": Benchmark(transcripts.transcript_export),
     "follow_latency": Benchmark(follow.follow_latency, uses_uvloop=False),
 }
 

@@ -40,7 +40,7 @@ _EMBEDDED = re.compile(
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]+={0,2}")
 _LINE_BREAKS = re.compile(r"\r?\n")
 # How files of the usual kinds begin in base64: PNG, JPEG, GIF, PDF, RIFF, ID3, Ogg, ZIP.
-_FILE_HEADS = ("iVBORw0KGgo", "/9j/4", "R0lGOD", "JVBERi0", "UklGR", "SUQz", "T2dnU", "UEsDB")
+_FILE_HEADS = ("iVBORw0KGg", "/9j/4", "R0lGOD", "JVBERi0", "UklGR", "SUQz", "T2dnU", "UEsDB")
 
 _TYPES = ("mimeType", "mime_type", "mediaType", "media_type")
 _BYTES = ("data", "base64", "bytes", "blob", "b64_json")

@@ -172,9 +172,9 @@ def _part(value: object, path: str) -> dict[str, object]:
     if "type" not in fields:
         refuse(below(path, "type"), "is missing")
     kind = one_of(fields["type"], below(path, "type"), _PARTS)
-    if kind == "media":
+    if kind == "media" and "source" in fields:
         # Before the names of its fields: whoever sends bytes is told that bytes are not taken.
-        _check_source(fields.get("source"), below(path, "source"))
+        _check_source(fields["source"], below(path, "source"))
     fields_of(fields, path, *_PARTS[kind])
     for name, inner in fields.items():
         _check_field(kind, name, inner, below(path, name))
@@ -203,8 +203,6 @@ def _check_field(kind: str, name: str, value: object, path: str) -> None:
 
 
 def _check_source(value: object, path: str) -> None:
-    if value is None:
-        return  # is missing, or null: told as any other field
     source = an_object(value, path)
     if source.get("kind") != "handle":
         refuse(

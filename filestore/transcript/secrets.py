@@ -23,18 +23,26 @@ _SECRET_WORDS = frozenset([
 ])  # fmt: skip
 _KEY_KINDS = frozenset(("api", "access", "secret", "private", "signing", "encryption", "auth"))
 
-_ASSIGNED = re.compile(r"([A-Za-z][\w-]{0,63})[\"']?\s{0,8}[=:]\s{0,8}[\"']?([^\s\"',;&]{12,})")
+# The value is only looked at, for it may hold an assignment itself: https://a.b/?token=…
+_ASSIGNED = re.compile(
+    rf"([A-Za-z][\w-]{{0,63}})[\"']?\s{{0,8}}[=:]\s{{0,8}}[\"']?"
+    rf"(?=([^\s\"',;&]{{{NAMED_CHARS_MIN},256}}))"
+)
 _ANNOUNCED = re.compile(r"\b(?:bearer|basic|token)[ \t]+([\w.~+/=-]{16,})", re.IGNORECASE)
 _IN_ADDRESS = re.compile(r"://[^\s/:@]{0,256}:([^\s/@]{1,256})@")
-_REFERENCE = re.compile(r"[$<%{@*~./\\]|[a-z]+:|arn:|[A-Za-z]:\\")
-_WORDY_PIECE = re.compile(r"[A-Z]*[a-z]{0,20}|[A-Z]?[a-z]+(?:[A-Z][a-z]+){0,4}|v?\d{0,8}")
+_REFERENCE = re.compile(r"[$<{@*\\]|[.~]{0,2}/|%\w+%|[a-z]+:|[A-Z]:\\")
+_WORDY_PIECE = re.compile(r"[A-Z]*[a-z]{0,20}|[A-Z]?[a-z]{1,20}(?:[A-Z][a-z]{1,20}){0,4}|v?\d{0,8}")
 _PIECES = re.compile(r"[^A-Za-z0-9]+")
 
 _TOKEN = re.compile(rf"[A-Za-z0-9+/_=-]{{{MIXED_CHARS_MIN},}}")
 _HEX = re.compile(r"[0-9a-fA-F-]+")
-_PUBLIC = re.compile(r"\b(?:sha(?:1|256|384|512)[-:]|ssh-[a-z0-9]+ +|AAAA[A-Z])\S*", re.IGNORECASE)
-_MIXED_RATE_MIN = 0.38
-_UNCASED_RATE_MIN = 0.25
+_PUBLIC = re.compile(r"\b(?:(?:sha|SHA)(?:1|256|384|512)[-:]|AAAA[A-E])[A-Za-z0-9+/=]+")
+_WORD = re.compile(r"[A-Z]?[a-z]{3,}")
+# Of random tokens of 32 characters one in two hundred is beyond one of these.
+_MIXED_RATE_MIN = 0.33
+_LETTERS_RATE_MIN = 0.45
+_UNCASED_RATE_MIN = 0.1
+_WORDS_SHARE_MAX = 0.6
 
 
 def secret_in(text: str, name: str = "") -> str:
@@ -44,7 +52,9 @@ def secret_in(text: str, name: str = "") -> str:
             return what
     if is_secret_name(name) and _is_chosen_secret(text.strip()):
         return "the secret that its name promises"
-    return _announced(text) or _unordered(text)
+    # Digests and public keys are as random, and harmless.
+    rest = _PUBLIC.sub(" ", text)
+    return _announced(rest) or _unordered(rest)
 
 
 def is_secret_name(name: str) -> bool:
@@ -75,7 +85,7 @@ def _is_chosen_secret(text: str) -> bool:
 
 
 def _unordered(text: str) -> str:
-    is_found = any(_is_unordered(token) for token in _tokens(_PUBLIC.sub(" ", text)))
+    is_found = any(_is_unordered(token) for token in _tokens(text))
     return "a random key" if is_found else ""
 
 
@@ -89,16 +99,22 @@ def _tokens(text: str) -> Iterator[str]:
 def _is_unordered(token: str) -> bool:
     """True if letters of both cases and digits follow each other as they fall.
 
-    In names, camel case too, one kind of character is mostly followed by the same kind.
+    In names, camel case too, one kind of character is mostly followed by the same kind, and most
+    characters stand in words.
     """
     kinds = [_kind(char) for char in token if char.isalnum()]
     if _HEX.fullmatch(token) or not kinds:
         return False
     changes = sum(before != after for before, after in pairwise(kinds)) / len(kinds)
-    if {"upper", "lower", "digit"} <= set(kinds):
-        return changes >= _MIXED_RATE_MIN
-    is_one_piece = len(token) == len(kinds) >= UNCASED_CHARS_MIN
-    return is_one_piece and "digit" in kinds and changes >= _UNCASED_RATE_MIN
+    words = sum(map(len, _WORD.findall(token))) / len(kinds)
+    match ("upper" in kinds, "lower" in kinds, "digit" in kinds):
+        case (True, True, has_digit):
+            rate_min = _MIXED_RATE_MIN if has_digit else _LETTERS_RATE_MIN
+            return changes >= rate_min and words < _WORDS_SHARE_MAX
+        case (False, True, True):
+            is_one_piece = len(token) == len(kinds) >= UNCASED_CHARS_MIN
+            return is_one_piece and changes >= _UNCASED_RATE_MIN
+    return False
 
 
 def _kind(char: str) -> str:

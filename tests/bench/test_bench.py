@@ -41,6 +41,7 @@ ROWS = {
     "replay_fold": [f"replay_{provider}" for provider in PROVIDERS],
     "replay_scan": ["replay_scan", "replay_scan_speed", "replay_scan_plain"],
     "replay_memory": ["replay_memory"],
+    "transcript_export": ["transcript_export", "transcript_check"],
     "follow_latency": ["follow_latency"],
 }
 """Which rows each benchmark prints."""
@@ -49,6 +50,8 @@ SHOWN_ONLY = {
     "write_amplification_paced",
     "copy_zone_raw",
     "rpc_append_1",
+    "transcript_export",
+    "transcript_check",
 }
 """Rows without a target."""
 ZERO = {"snapshot_equal", "save_growth_equal"}

@@ -1,0 +1,1 @@
+"""Transcripts: messages, turns, and the export."""
