@@ -4,8 +4,10 @@ import orjson
 import pytest
 
 from filestore.transcript import check_row, export, to_yaml
+from filestore.transcript.values import DEPTH_MAX
 from tests.transcript.golden_exports import SHAPES, read_export, read_transcript
 from tests.transcript.readers import READERS
+from tests.transcript.rows import call, result, row, transcript
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -49,3 +51,13 @@ def test_rows_of_golden_transcripts_are_valid(shape: str) -> None:
 
 def test_there_are_many_shapes() -> None:
     assert len(SHAPES) >= 30
+
+
+def test_deepest_row_is_exported_and_read_by_all() -> None:
+    value: object = "leaf"
+    for level in range(DEPTH_MAX):
+        value = {"a": value} if level % 2 else [value]
+    message = check_row(row(0, "tool", call("t", value), result(value)))
+    data = export(transcript([message], agent_snapshot={"a": value}))
+    for name, read in READERS.items():
+        assert to_yaml(read(data)) == data, name
