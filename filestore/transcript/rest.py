@@ -9,10 +9,9 @@ One message is one row, so ids and places stay what they were. These messages we
 rules of REST, so what they hold is not held to the rule on media.
 """
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
-
-import orjson
 
 from filestore.transcript.message import Part, Role, Row
 
@@ -85,4 +84,5 @@ def _text(text: str) -> Part:
 
 
 def _json(value: object) -> str:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+    # Not orjson: it has no integers of more than 64 bits.
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))

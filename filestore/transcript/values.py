@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 DEPTH_MAX = 100
 """Deeper values are refused: the readers of what we export call themselves once a level."""
-INTEGER_MIN = -(1 << 63)
-INTEGER_MAX = (1 << 64) - 1
-"""Beyond these the store's JSON has no integers, and other programs have only approximate ones."""
+INTEGER_BITS_MAX = 10_000
+"""Python takes no more than 4300 digits from a text."""
 _STEP_CHARS_MAX = 64
 
 _PLAIN_STEP = re.compile(rf"[A-Za-z_$][A-Za-z0-9_$-]{{0,{_STEP_CHARS_MAX - 1}}}")
@@ -59,8 +58,8 @@ def flaw_of(value: object, levels: int = DEPTH_MAX) -> Flaw | None:
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, int):
-        is_kept = INTEGER_MIN <= value <= INTEGER_MAX
-        return None if is_kept else Flaw("", "is an integer of more than 64 bits")
+        is_kept = value.bit_length() <= INTEGER_BITS_MAX
+        return None if is_kept else Flaw("", f"is an integer of more than {INTEGER_BITS_MAX} bits")
     if isinstance(value, float):
         return None if math.isfinite(value) else Flaw("", "must be a finite number")
     if not isinstance(value, dict | list):

@@ -13,13 +13,14 @@ import math
 import re
 
 from filestore.errors import InvalidArgumentError
+from filestore.transcript.values import INTEGER_BITS_MAX
 
-LEVELS_MAX = 120
-"""Deeper values are refused: readers call themselves for each level."""
+LEVELS_MAX = 140
+"""Deeper values are refused: readers call themselves for each level. All that a record of a session
+can hold is within it."""
 BARE_KEY_CHARS_MAX = 1000
 """Readers look no further than 1024 characters for the colon of a key; a longer key is announced
 with a question mark."""
-INTEGER_BITS_MAX = 10_000
 _STEP = "  "
 
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_.,/()+-]*(?: [A-Za-z0-9_.,/()+-]+)*")

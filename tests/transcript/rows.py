@@ -78,7 +78,8 @@ strings = (
 scalars = (
     st.none()
     | st.booleans()
-    | st.integers(-(2**63), 2**64 - 1)
+    | st.integers()
+    | st.integers(-(2**200), 2**200)
     | st.floats(allow_nan=False, allow_infinity=False)
     | strings
 )

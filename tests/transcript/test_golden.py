@@ -45,8 +45,8 @@ def _plain(value: object) -> object:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_rows_of_golden_transcripts_are_valid(shape: str) -> None:
-    for row in read_transcript(shape).messages:
-        assert check_row(row, "s-1") == row
+    for message in read_transcript(shape).messages:
+        assert check_row(message, "s-1") == message
 
 
 def test_there_are_many_shapes() -> None:

@@ -42,6 +42,7 @@ CASES: list[tuple[str, Any, str, list[Any]]] = [
     ("system", {"type": "plan", "steps": []}, "system", [text("Plan:")]),
     ("agent", {"type": "chart", "b": 1, "a": 2}, "system", [text('{"a":2,"b":1,"type":"chart"}')]),
     ("system", {"type": "tool", "tool": ""}, "system", [text('{"tool":"","type":"tool"}')]),
+    ("agent", {"a": 1 << 70, "é": 1}, "system", [text(f'{{"a":{1 << 70},"é":1}}')]),
     ("user", ["x", None], "system", [text('["x",null]')]),
     ("user", None, "system", [text("null")]),
 ]
