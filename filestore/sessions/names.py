@@ -113,5 +113,6 @@ def zone_of(place: object) -> str:
 
 
 def _shown(value: object) -> str:
-    shown = ascii(value)
+    # No more of it is looked at than is shown: it may be as long as a message.
+    shown = ascii(value[: _SHOWN_CHARS_MAX + 1] if isinstance(value, str) else value)
     return shown if len(shown) <= _SHOWN_CHARS_MAX else shown[:_SHOWN_CHARS_MAX] + "…"

@@ -59,10 +59,15 @@ def _check_one_of(values: Mapping[str, object], spec: Spec) -> None:
 
 def text(name: str, value: object) -> str:
     """A text, short as ids and zones are."""
+    given = _text(name, value)
+    if len(given) > TEXT_CHARS_MAX:
+        raise wrong(name, f"{name} must have at most {TEXT_CHARS_MAX} characters")
+    return given
+
+
+def _text(name: str, value: object) -> str:
     if type(value) is not str:
         raise wrong(name, f"{name} must be a text, not {_type(value)}")
-    if len(value) > TEXT_CHARS_MAX:
-        raise wrong(name, f"{name} must have at most {TEXT_CHARS_MAX} characters")
     return value
 
 
@@ -87,8 +92,10 @@ def session(name: str, value: object) -> str:
 
 
 def _in_form(name: str, value: object, checked: Callable[[object], object]) -> str:
-    """A text of the form that the store wants, refused with the name of the parameter."""
-    given = text(name, value)
+    """A text of the form that the store wants, refused with the name of the parameter. One that is
+    too long is refused by that form, too, so with its own kind.
+    """
+    given = _text(name, value)
     try:
         checked(given)
     except StoreError as error:

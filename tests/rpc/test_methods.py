@@ -307,7 +307,6 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
     ("agent:session:read", "definition_id", {}),
     ("agent:session:read", "definition_id", {"definition_id": None}),
     ("agent:session:read", "definition_id", {"definition_id": 5}),
-    ("agent:session:read", "definition_id", {"definition_id": "a" * 2000}),
     ("agent:session:read", "definitionId", {"definitionId": "a"}),
     ("agent:session:read", "extra", {"definition_id": "a", "extra": None}),
     ("agent:session:write_state", "content", {"definition_id": "a"}),
