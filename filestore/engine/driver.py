@@ -37,6 +37,10 @@ BUSY_TIMEOUT_MS = 5000
 INTEGRITY_CHECK = "PRAGMA integrity_check(100)"
 _PRIMARY = 0xFF
 _BUSY, _IOERR, _CORRUPT, _FULL, _NOTADB = 5, 10, 11, 13, 26
+_SAID = {"database is locked": _BUSY, "disk I/O error": _IOERR,
+         "database disk image is malformed": _CORRUPT, "database or disk is full": _FULL,
+         "file is not a database": _NOTADB}  # fmt: skip
+"""SQLite's own words for its codes: the driver gives no code with what fails while it copies."""
 
 
 class IoFailure(BackendError):
@@ -118,7 +122,7 @@ class translated:  # read like a function
 def translate(error: Error, operation: str) -> StoreError:
     """The error of ours that says what `error` means."""
     code = getattr(error, "sqlite_errorcode", None)
-    primary = code & _PRIMARY if code is not None else None
+    primary = code & _PRIMARY if code is not None else _SAID.get(str(error))
     text = f"{error} ({getattr(error, 'sqlite_errorname', type(error).__name__)})"
     if primary == _FULL:
         return StorageFullError("the disk is full", operation=operation)

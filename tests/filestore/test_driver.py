@@ -77,6 +77,17 @@ def test_full_database_says_full(tmp_path: Path) -> None:
     connection.close()
 
 
+def test_full_copy_says_full(tmp_path: Path) -> None:
+    """The driver tells no code with what fails while it copies."""
+    origin, copy = driver.Connection(":memory:"), driver.Connection(tmp_path / "copy.db")
+    origin.execute("CREATE TABLE t AS SELECT zeroblob(100000)")
+    copy.execute("PRAGMA max_page_count = 3")
+    with pytest.raises(StorageFullError), translated("backup"):
+        origin.backup(copy)
+    for connection in (origin, copy):
+        connection.close()
+
+
 def test_missing_database_is_not_made(tmp_path: Path) -> None:
     for read_only in (False, True):
         with pytest.raises(BackendError):
