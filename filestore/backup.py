@@ -56,7 +56,7 @@ async def back_up(store: FileStore, folder: Path) -> None:
     beside = folder.with_name(folder.name + ".new")
     with translated_os_errors("backup"):
         await asyncio.to_thread(shutil.rmtree, beside, ignore_errors=True)
-        beside.mkdir(mode=FOLDER_MODE, parents=True)
+        make_private_folder(beside)
     try:
         await copy_store(store, beside)
         await check_copy(beside, deep=False)

@@ -263,6 +263,20 @@ async def test_backup_is_made_before_reused_by_retries_and_removed_after_30_days
     assert not folder.exists()
 
 
+async def test_backup_is_private_whatever_the_umask(store: FileStore, data_dir: Path) -> None:
+    await put_template(store)
+    await put_session(store, "agent:tpl:current", "x")
+    before = os.umask(0)
+    try:
+        await migrate_promote_template_sessions_v1(store, data_dir)
+    finally:
+        os.umask(before)
+    folder = backup_folder(data_dir, PROMOTE_TEMPLATES.name, PROMOTE_TEMPLATES.version)
+    modes = {path: path.stat().st_mode & 0o777 for path in (folder.parent, folder)}
+    assert modes == dict.fromkeys(modes, 0o700)
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
 def _age(folder: Path, ms: int) -> None:
     found = folder.stat()
     os.utime(folder, ns=(found.st_atime_ns, found.st_mtime_ns - ms * 1_000_000))
