@@ -101,7 +101,12 @@ class OldDatabase:
             except (OSError, StoreError) as error:
                 if _state(self.path) != seen:
                     continue
-                raise UnreadableError(f"{str(self.path)!r}: {error}") from error
+                # Without its hint: what it says of our own store is no help with this one.
+                what = error.message if isinstance(error, StoreError) else str(error)
+                message = (
+                    f"{str(self.path)!r} cannot be read: {what}; put a whole copy in its place"
+                )
+                raise UnreadableError(message) from error
             if self.access == "beside others" or _state(self.path) == seen:
                 self._seen = seen
                 return

@@ -209,8 +209,9 @@ def test_file_that_is_no_database_is_unreadable(tmp_path: Path, content: bytes) 
         with closing(OldDatabase(path, tmp_path / "scratch")) as database:
             assert database.read(lambda found: found.execute("PRAGMA table_list").fetchall())
         return
-    with pytest.raises(UnreadableError):
+    with pytest.raises(UnreadableError, match="put a whole copy in its place") as caught:
         OldDatabase(path, tmp_path / "scratch")
+    assert "zoned" not in str(caught.value)  # nothing about our own store
     assert path.read_bytes() == content
 
 
