@@ -33,6 +33,8 @@ HOLDER_BYTES_MAX = 8192
 LOCK_POLL_S = 0.02
 FILE_MODE = 0o600
 SPACE_BYTES_MIN = 256 << 10
+DISK_FULL = "the disk is full"
+"""What callers are told then; it passes by itself, once there is space."""
 FOLDER_MODE = 0o700
 
 HolderKind = Literal["daemon", "command"]
@@ -159,7 +161,7 @@ def translated_os_errors(operation: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFullError("the disk is full", operation=operation) from error
+            raise StorageFullError(DISK_FULL, operation=operation) from error
         if error.errno == errno.EROFS:
             raise ReadOnlyError(f"the file system is read-only: {error}") from error
         what = f"{error.filename!a}: {error.strerror}" if error.filename else str(error)

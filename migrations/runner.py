@@ -118,8 +118,10 @@ async def try_out(
         )
 
 
-async def pending(store: FileStore, data_dir: Path) -> list[str]:
-    """What the next run would have to do, in words. Never writes; `store` may be read-only."""
+async def pending(store: FileStore | None, data_dir: Path) -> list[str]:
+    """What the next run would have to do, in words. Never writes; `store` may be read-only, or None
+    if there is none yet.
+    """
     found = []
     sources = names_of(find_old_folders(data_dir), data_dir)
     for migration in (IMPORT_LEGACY, BLOCK_ZONES) if sources else ():
@@ -129,6 +131,8 @@ async def pending(store: FileStore, data_dir: Path) -> list[str]:
             found.append(f"{migration.name} is to come")
         elif marker.failed:
             found.append(f"{migration.name} failed for {len(marker.failed)} items")
+    if store is None:
+        return found
     if await store.view(templates_with_sessions):
         found.append(f"{PROMOTE_TEMPLATES.name} is to come")
     return found

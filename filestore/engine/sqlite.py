@@ -50,7 +50,7 @@ from filestore.errors import (
     StorageFullError,
     StoreError,
 )
-from filestore.files import is_disk_full
+from filestore.files import DISK_FULL, is_disk_full
 from filestore.model import Change, Limits, Stats, Sync
 
 BUSY_RETRY_MS = 50
@@ -106,7 +106,7 @@ class SqliteEngine:
     @property
     def trouble(self) -> str | None:
         """Why writes are refused now, or None."""
-        return self._trouble or self._recovery or ("the disk is full" if self._is_full else None)
+        return self._trouble or self._recovery or (DISK_FULL if self._is_full else None)
 
     @property
     def needs_sealing(self) -> bool:
@@ -146,7 +146,7 @@ class SqliteEngine:
             raise InvalidArgumentError("a unit of work writes through its transaction only")
         if cost_bytes and self._writer.is_full:
             # What costs nothing may be what makes room; the ballast has some for it.
-            raise StorageFullError("the disk is full")
+            raise StorageFullError(DISK_FULL)
         if not is_housekeeping:
             self._refuse_if_busy(cost_bytes)
         future: asyncio.Future[T] = self._loop.create_future()

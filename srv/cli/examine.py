@@ -22,7 +22,14 @@ from filestore import FileStore, StoreError
 from filestore.backup import BACKUPS_NAME, read_note
 from filestore.engine.database import RESTORED_SUFFIX, check_header, wal_bytes
 from filestore.engine.driver import LIBRARY, SQLITE_VERSION
-from filestore.files import FILE_MODE, FOLDER_MODE, LOCK_NAME, NETWORK_FILE_SYSTEMS, file_system_of
+from filestore.files import (
+    DISK_FULL,
+    FILE_MODE,
+    FOLDER_MODE,
+    LOCK_NAME,
+    NETWORK_FILE_SYSTEMS,
+    file_system_of,
+)
 from filestore.restoring import SCRATCH_NAME as RESTORE_NAME
 from filestore.store import DATABASE_NAME
 from migrations import pending, status
@@ -123,7 +130,10 @@ def _daemon(place: Place) -> Iterator[Line]:
             yield Line("daemon", "ok", fact)
         else:
             trouble = health.get("trouble") if isinstance(health, dict) else "it does not answer"
-            yield Line("daemon", "bad", f"{fact}: {trouble}", "look into its log, restart it")
+            hint = "look into its log, restart it"
+            if trouble == DISK_FULL:
+                hint = "free some space, or zoned prune; it takes writes again by itself"
+            yield Line("daemon", "bad", f"{fact}: {trouble}", hint)
     elif place.is_held:
         yield Line("daemon", "ok", "a command has the folder now")
     else:
@@ -241,6 +251,8 @@ def _stale_files(place: Place) -> Iterator[Line]:
 def _database(place: Place) -> Iterator[Line]:
     if not place.database.exists():
         yield Line("database", "ok", "not there yet")
+        if due := asyncio.run(pending(None, place.folder)):
+            yield _due(due)
         return
     version = check_header(place.database)
     wal = wal_bytes(place.database)
@@ -264,10 +276,12 @@ async def _opened(place: Place, version: int) -> list[Line]:
     async with await FileStore.open(place.folder, read_only=True) as store:
         due = await pending(store, place.folder)
     lines = [Line("database", "ok", f"format {version}; zoned check looks for damage")]
-    if due:
-        hint = "zoned migrate --retry-failed, or leave it to the next start"
-        return [*lines, Line("migrations", "warn", "; ".join(due), hint)]
-    return [*lines, Line("migrations", "ok", "nothing to do")]
+    return [*lines, _due(due) if due else Line("migrations", "ok", "nothing to do")]
+
+
+def _due(due: list[str]) -> Line:
+    hint = "zoned migrate --retry-failed, or leave it to the next start"
+    return Line("migrations", "warn", "; ".join(due), hint)
 
 
 def _backups(place: Place) -> Iterator[Line]:

@@ -116,6 +116,25 @@ def test_leftovers_migrations_and_old_backups_are_warned_of(alone: Zoned) -> Non
     assert "f0002_ledger to come" in told(alone)["migrations"]["fact"]
 
 
+def test_old_folder_that_was_never_started_has_migrations_to_come(alone: Zoned) -> None:
+    with OldFolder(alone.folder / "db") as old:
+        old.block("b", agent="bob")
+    alone.folder.chmod(0o700)
+    before = state_of(alone.folder)
+    found = told(alone)["migrations"]
+    assert found["verdict"] == "warn"
+    assert "import_legacy_v1 is to come" in found["fact"]
+    assert state_of(alone.folder) == before
+
+
+def test_full_disk_is_to_be_freed_and_the_daemon_left_alone(tmp_path: Path) -> None:
+    info: dict[str, object] = {"pid": 5, "health": {"ok": False, "trouble": "the disk is full"}}
+    place = Place(load({"data_dir": str(tmp_path)}, {}).config, info, True)
+    (found,) = [line for line in examine.examine(place) if line.name == "daemon"]
+    assert found.verdict == "bad"
+    assert "restart" not in found.hint
+
+
 def test_restore_that_was_cut_short_is_bad(alone: Zoned) -> None:
     alone.fill()
     path = alone.folder / "zoned.db"
