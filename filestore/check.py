@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from filestore.engine.base import ReadTx, TailRecord, forward
-from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE, list_id
+from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE, TABLES, list_id
 from filestore.errors import CorruptionError, StoreError
 from filestore.ledger import check_ledger
 from filestore.lines import LineCounter
@@ -133,6 +133,7 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
         for (message,) in await tx.fetch("PRAGMA quick_check(100)"):
             if message != "ok":
                 report.add(f"SQLite: {message}")
+        await _check_schema(tx, report)
     except StoreError as error:
         report.add_error(error)
     references: Counter[bytes] = Counter()
@@ -161,6 +162,17 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     await _check_chunks(tx, report, references, sizes, is_partial=bool(damaged))
     await check_sessions(tx, report.add)
     await check_ledger(tx, report.add)
+
+
+async def _check_schema(tx: ReadTx, report: Report) -> None:
+    """A store with other tables than ours does not open to be written; a trigger or a view could
+    make anything of what is."""
+    found = await tx.fetch("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    for kind, name, sql in found:
+        if sql not in TABLES:
+            report.add(f"the database: {kind} {name!a} is not one of this format")
+    if not {sql for _, _, sql in found}.issuperset(TABLES):
+        report.add("the database: a table or an index of this format is missing")
 
 
 async def _check_zone(

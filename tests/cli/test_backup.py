@@ -160,6 +160,16 @@ def test_bad_backup_is_refused_and_nothing_changes(
     assert all_bytes(tmp_path) == before
 
 
+def test_backup_with_a_trigger_is_refused(alone: Zoned, tmp_path: Path, good: bytes) -> None:
+    """It would do whatever its maker wished, at the next write."""
+    trigger = "CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM session; END"
+    run_sql(tmp_path / "copy.db", trigger)
+    before = all_bytes(alone.folder)
+    answer = alone("restore-backup", str(tmp_path / "copy.db"), "--yes")
+    assert (answer.code, "trigger 't'" in answer.err) == (1, True)
+    assert all_bytes(alone.folder) == before
+
+
 def test_store_in_use_is_no_backup(alone: Zoned, tmp_path: Path, good: bytes) -> None:
     other = Zoned(tmp_path / "other")
     other.fill()

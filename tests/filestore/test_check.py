@@ -189,6 +189,25 @@ async def test_damaged_tree_ends_the_walk_but_not_the_check(
         assert any("SQLite" in p.message or "damaged" in p.message for p in report.problems)
 
 
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        ("CREATE TRIGGER t AFTER INSERT ON log BEGIN DELETE FROM session; END", "trigger 't'"),
+        ("CREATE VIEW v AS SELECT 1", "view 'v'"),
+        ("CREATE TABLE more (x)", "table 'more'"),
+        ("DROP INDEX session_archived", "is missing"),
+    ],
+)
+async def test_tables_that_are_not_ours_are_told_by_every_check(
+    database_at_rest: Path, open_store: StoreOpener, sql: str, told: str
+) -> None:
+    """Such a store does not open to be written, so the check may not call it well."""
+    run_sql(database_at_rest, sql)
+    for deep in (False, True):
+        report = await report_of(open_store, deep=deep)
+        assert told in report.problems[0].message
+
+
 async def test_whole_store_after_these_changes_undone_is_clean(
     database_at_rest: Path, open_store: StoreOpener
 ) -> None:
