@@ -145,6 +145,9 @@ def refuse_target(data_dir: Path, file: Path, *, is_replacing: bool) -> None:
         raise _exists(file)
     if file.parent == data_dir / BACKUPS_NAME:
         make_private_folder(file.parent)
+    if not file.parent.is_dir():
+        message = f"there is no folder {str(file.parent)!a}"
+        raise InvalidArgumentError(message, operation="write", hint="make it first")
 
 
 def _refuse_log(file: Path) -> None:

@@ -239,7 +239,7 @@ class NewerFormatError(FormatError):
 class ForeignDatabaseError(FormatError):
     """The database file is not one of ours."""
 
-    default_hint = "point zoned at another data folder"
+    default_hint = "give another one; if it was a store, `zoned repair` saves what is left of it"
 
 
 class NetworkFileSystemError(FormatError):

@@ -162,9 +162,10 @@ def translated_os_errors(operation: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StorageFullError(DISK_FULL, operation=operation) from error
-        if error.errno == errno.EROFS:
-            raise ReadOnlyError(f"the file system is read-only: {error}") from error
         what = f"{error.filename!a}: {error.strerror}" if error.filename else str(error)
+        if error.errno == errno.EROFS:
+            hint = "mount it for writing; what only reads works as it is"
+            raise ReadOnlyError(what, operation=operation, hint=hint) from error
         raise BackendError(what, operation=operation) from error
 
 

@@ -88,7 +88,8 @@ def examine(place: Place) -> list[Line]:
             lines += part(place)
         except (OSError, StoreError) as error:
             hint = getattr(error, "hint", "") or "see why it cannot be read"
-            lines.append(Line(part.__name__.strip("_").replace("_", " "), "bad", str(error), hint))
+            fact = error.message if isinstance(error, StoreError) else str(error)
+            lines.append(Line(part.__name__.strip("_").replace("_", " "), "bad", fact, hint))
     return lines
 
 

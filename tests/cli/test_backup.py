@@ -91,7 +91,7 @@ def test_file_that_exists_is_kept_without_force(alone: Zoned, tmp_path: Path) ->
         ("data/zoned.db", "not go among those of the store itself"),
         ("data/../data/token", "not go among those of the store itself"),
         ("folder", "is a folder"),
-        ("missing/copy.db", "No such file or directory"),
+        ("missing/copy.db", "there is no folder "),
     ],
 )
 def test_bad_place_is_refused_even_with_force(

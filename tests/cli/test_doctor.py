@@ -91,6 +91,7 @@ def test_damaged_database_is_bad_and_all_else_is_told(alone: Zoned, damage: str)
     lines = told(alone, 3)
     assert lines["database"]["verdict"] == "bad"
     assert lines["database"]["hint"]
+    assert lines["database"]["hint"] not in lines["database"]["fact"]
     assert lines.keys() >= {"engine", "sync time", "stale files", "backups"}
 
 
