@@ -63,10 +63,15 @@ class Ready(NamedTuple):
     token: str
 
 
-async def run(config: Config, on_ready: Callable[[Ready], None], drops: Callable[[], int]) -> None:
+async def run(
+    config: Config,
+    on_ready: Callable[[Ready], None],
+    drops: Callable[[], int],
+    progress: Callable[[str, int, int], None],
+) -> None:
     """Serve until SIGTERM or SIGINT. Raises StoreError or ZonedError if it cannot start.
 
-    `drops` tells how many log lines were lost.
+    `drops` tells how many log lines were lost; `progress` is told how far the migrations are.
     """
     stop = _stop_at_signals()
     config = _within_file_limit(config)
@@ -84,7 +89,7 @@ async def run(config: Config, on_ready: Callable[[Ready], None], drops: Callable
         if store.folder_was_tightened:
             log.warning("the data folder was open to others; its mode is now 0700")
         if config.migrate:
-            await _migrate(store, config.data_dir, stop)
+            await _migrate(store, config.data_dir, stop, progress)
         if stop.is_set():
             return
         token = load_token(config.data_dir)
@@ -101,10 +106,15 @@ async def run(config: Config, on_ready: Callable[[Ready], None], drops: Callable
             path.unlink(missing_ok=True)
 
 
-async def _migrate(store: FileStore, data_dir: Path, stop: asyncio.Event) -> None:
+async def _migrate(
+    store: FileStore,
+    data_dir: Path,
+    stop: asyncio.Event,
+    progress: Callable[[str, int, int], None],
+) -> None:
     """Bring older data in. Told to stop, it is left where it is: the next start goes on."""
     async with asyncio.TaskGroup() as group:
-        work = group.create_task(migrate(store, data_dir, progress=ProgressLog()))
+        work = group.create_task(migrate(store, data_dir, progress=progress))
         stopping = group.create_task(stop.wait())
         await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
         work.cancel()

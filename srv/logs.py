@@ -19,9 +19,18 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _COLOURS = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
 
 
-def start(level: str, *, is_terminal: bool, is_coloured: bool, dropped: Callable[[], None]) -> None:
-    """Send the log of this process to stderr. `dropped` is told of each lost line."""
-    handler = _Stderr(dropped)
+def start(
+    level: str,
+    *,
+    is_terminal: bool,
+    is_coloured: bool,
+    dropped: Callable[[], None],
+    make_room: Callable[[], None] = lambda: None,
+) -> None:
+    """Send the log of this process to stderr. `dropped` is told of each lost line; `make_room` is
+    called before each, to take away what else stands on a terminal.
+    """
+    handler = _Stderr(dropped, make_room)
     handler.setFormatter(_Human(is_coloured) if is_terminal else _Json())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -30,9 +39,10 @@ def start(level: str, *, is_terminal: bool, is_coloured: bool, dropped: Callable
 
 
 class _Stderr(logging.Handler):
-    def __init__(self, dropped: Callable[[], None]) -> None:
+    def __init__(self, dropped: Callable[[], None], make_room: Callable[[], None]) -> None:
         super().__init__()
         self._dropped = dropped
+        self._make_room = make_room
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -45,6 +55,7 @@ class _Stderr(logging.Handler):
             ready = poll.poll(0)
             if not ready or not ready[0][1] & select.POLLOUT:
                 raise BlockingIOError
+            self._make_room()
             os.write(descriptor, line + b"\n")
         except Exception:  # there is nobody left to tell but the counter
             self._dropped()

@@ -8,12 +8,14 @@ import asyncio
 import logging
 import os
 import sys
-from functools import partial
 
 import orjson
 import uvloop
 
+from migrations import ProgressLog
 from srv import daemon, logs
+from srv.cli.progress import Bar
+from srv.cli.screen import Screen
 from srv.config import Loaded
 from srv.daemon import Ready
 
@@ -22,15 +24,25 @@ def serve(loaded: Loaded, *, is_json: bool) -> int:
     """Serve until a signal. Returns the exit code. `is_json`: no words for people."""
     config, dropped = loaded.config, _Dropped()
     is_terminal = not is_json and sys.stderr is not None and sys.stderr.isatty()
+    bar = Bar(Screen())
     logs.start(
         config.log_level,
         is_terminal=is_terminal,
         is_coloured=is_terminal and not os.environ.get("NO_COLOR"),
         dropped=dropped.add,
+        make_room=bar.end,
     )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        say_ready = partial(_say_ready, is_json=is_json)
-        runner.run(daemon.run(config, say_ready, lambda: dropped.count))
+
+    def on_ready(ready: Ready) -> None:
+        bar.end()
+        _say_ready(ready, is_json=is_json)
+
+    progress = bar.step if is_terminal else ProgressLog()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(daemon.run(config, on_ready, lambda: dropped.count, progress))
+    finally:
+        bar.end()
     return 0
 
 

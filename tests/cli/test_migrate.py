@@ -1,13 +1,15 @@
 """`zoned migrate`, with a daemon and without, and what a start of the daemon does by itself."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.tools import Zoned, on_terminal
+from tests.cli.tools import Zoned, left_on_terminal, on_terminal
 from tests.contract.tools import footprint
 from tests.support.old_folder import OldFolder, bytes_of
+from tests.support.processes import END_S_MAX
 
 IMPORT, BLOCKS, PROMOTE = (
     "import_legacy_v1",
@@ -121,6 +123,25 @@ def test_progress_is_a_bar_that_makes_room_for_the_answer(alone: Zoned) -> None:
     assert "[#" in shown
     before, _, _ = shown.partition(f"{IMPORT}: ")
     assert before.endswith("\r\x1b[K")
+
+
+def test_progress_at_the_start_of_a_daemon_is_a_bar_that_makes_room_for_the_log(
+    alone: Zoned,
+) -> None:
+    with OldFolder(alone.folder) as old:
+        for number in range(1500):
+            old.block(f"block-{number}", agent="ada")
+            old.session(f"block-{number}", f"hello {number}")
+    alone.folder.chmod(0o700)
+    words = alone.words("serve", "--port", "0")
+    with left_on_terminal(words, 8, {}, alone.folder.parent) as (process, shown):
+        process.terminate()
+        assert process.wait(END_S_MAX) == 0
+    assert "[#" in shown
+    lines = shown.split("\n")
+    (done,) = [line for line in lines if f"{IMPORT}: done" in line]
+    assert re.search(r"\r\x1b\[K\d\d:\d\d:\d\d info    import_legacy_v1: done", done)
+    assert "zoned is ready" in shown
 
 
 def test_only_one_migration_is_run_if_asked(alone: Zoned) -> None:
