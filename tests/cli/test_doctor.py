@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from filestore.engine.schema import STEPS
 from srv.cli import examine
 from srv.cli.examine import PARTS, Line, Place
 from srv.config import load
@@ -114,7 +115,7 @@ def test_leftovers_migrations_and_old_backups_are_warned_of(alone: Zoned) -> Non
     alone.ok("migrate")
     assert told(alone)["migrations"]["verdict"] == "ok"
     alone.ok("migrate", "down")
-    assert "f0002_ledger to come" in told(alone)["migrations"]["fact"]
+    assert f"{STEPS[-1]} to come" in told(alone)["migrations"]["fact"]
 
 
 def test_old_folder_that_was_never_started_has_migrations_to_come(alone: Zoned) -> None:
