@@ -121,6 +121,10 @@ class Config:
         default=512 * MIB,
         metadata=_number("size", "warn when the disk has less free; 0: never", 0, 1024 * GIB),
     )
+    turns_max: int = field(
+        default=50,
+        metadata=_number("count", "messages of the user in one transcript", 1, 1_000_000),
+    )
     backup_every: int = field(
         default=0,
         metadata=_number("duration", "time between backups by the daemon; 0: none", 0, 366 * DAY_S),

@@ -8,6 +8,8 @@ from filestore.journal import rows
 from filestore.journal.model import JournalRow, Record
 
 ROLES = ("user", "agent", "system")
+ROLES_OF_ROWS = {"assistant": "agent", "tool": "system"}
+"""What the roles of a transcript are called here, where they are called otherwise."""
 RECORDS_PER_STEP = 500
 
 
@@ -58,14 +60,25 @@ async def load_messages(
 def message_of(session_id: str, chunks: list[Record]) -> Message:
     """The message that these records are, in order."""
     first, last = chunks[0].body, chunks[-1].body
-    content = dict(last["content"])
-    if content.get("type") == "text":
-        texts = [each.body["content"].get("text", "") for each in chunks]
+    content = _content(last["content"])
+    if content.get("type") == "text" and len(chunks) > 1:
+        texts = [_content(each.body["content"]).get("text", "") for each in chunks]
         content["text"] = "".join(texts)
-    if first["role"] == "agent":
+    if first["role"] == "agent" and content.get("type") == "text":
         content["partial"] = bool(last.get("partial"))
     at_ms, seq = chunks[-1].at_ms, chunks[-1].seq
-    return Message(last["id"], session_id, last["role"], content, at_ms, seq)
+    role = ROLES_OF_ROWS.get(last["role"], last["role"])
+    return Message(last["id"], session_id, role, content, at_ms, seq)
+
+
+def _content(content: object) -> dict[str, Any]:
+    """The content of a message, or of the row of a transcript: a text, if that is all it says."""
+    if isinstance(content, dict):
+        return dict(content)
+    assert isinstance(content, list)
+    if content and all(part["type"] == "text" for part in content):
+        return {"type": "text", "text": "\n\n".join(part["text"] for part in content)}
+    return {"type": "parts", "parts": content}
 
 
 async def _ending_at(tx: ReadTx, row: JournalRow, record: Record) -> Message | None:

@@ -68,7 +68,10 @@ class NewSession(NamedTuple):
 
 
 class Records:
-    """The sessions of a store by their records. Belongs to the store's event loop."""
+    """The sessions of a store by their records. Belongs to the store's event loop.
+
+    `turns_max`: so many messages of the user does a session with a transcript take; 0: as usual.
+    """
 
     def __init__(
         self,
@@ -76,10 +79,12 @@ class Records:
         *,
         clock: Clock = system_clock,
         new_id: Callable[[], str] = lambda: str(uuid4()),
+        turns_max: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
         self._new_id = new_id
+        self._turns_max = turns_max
         self._followers = Followers(store)
 
     # -- sessions
@@ -270,6 +275,7 @@ class Records:
                 raise ConflictError(
                     "a prompt is unanswered", status=row.status, hint="wait for its answer"
                 )
+            self._refuse_past_cap(row)
             content = {"type": "text", "text": text}
             _, record = await _add_message(
                 tx.rows, row, self._new_id(), "user", content, is_prompt=True
@@ -308,6 +314,8 @@ class Records:
                     return _repeated(session_id, chunks, role, given)
             if row.is_final:
                 raise journal.final(row)
+            if role == "user":
+                self._refuse_past_cap(row)
             _, record = await _add_message(
                 tx.rows,
                 row,
@@ -386,6 +394,14 @@ class Records:
         that belongs to them; resumable ones only by `force`. Returns their ids.
         """
         return await upkeep.cleanup(self._store, before_ms, force=force, dry_run=dry_run)
+
+    def _refuse_past_cap(self, row: JournalRow) -> None:
+        """Raise TurnLimitError if a transcript has had all the messages of the user it takes."""
+        if row.transcript_seq is not None:
+            # Not at the top: hooks must not wait for its import.
+            from filestore.transcript.turns import check_turn_limit
+
+            check_turn_limit(row.user_messages, self._turns_max)
 
 
 async def _add_message(

@@ -33,6 +33,7 @@ from srv.client.caller import FOREVER, TIMEOUT_S, Caller, Repeat
 from srv.client.link import WINDOW, Address
 from srv.client.output import OutputWriter, Place
 from srv.client.subscription import Subscription
+from srv.client.transcripts import TranscriptCalls
 from srv.errors import ZonedError
 
 
@@ -58,6 +59,7 @@ class Client:
         address = Address(os.fspath(path) if path is not None else "", url, token)
         self._rng = rng or random.Random()
         self._caller = Caller(address, timeout_s=timeout_s, window=window, rng=self._rng)
+        self.transcripts = TranscriptCalls(self._caller)
 
     @classmethod
     async def connect(

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filestore import FileStore, Limits
 from filestore.engine.schema import FORMAT_VERSION
@@ -18,6 +19,10 @@ from srv.config import Config, limits
 from srv.errors import ZonedError
 from srv.metrics import Metrics
 from srv.token import TOKEN_NAME, make_token
+
+if TYPE_CHECKING:
+    from filestore.records import Records
+    from filestore.records.transcripts import Transcripts
 
 PROTOCOL_VERSION = 1
 
@@ -61,6 +66,20 @@ class Service:
         async with self._token_lock:
             self.on_token(await asyncio.to_thread(make_token, data_dir))
         return data_dir / TOKEN_NAME
+
+    @cached_property
+    def records(self) -> "Records":
+        """The sessions of the store by their records."""
+        from filestore.records import Records  # late: small commands do without
+
+        return Records(self.store, turns_max=self.config.turns_max)
+
+    @cached_property
+    def transcripts(self) -> "Transcripts":
+        """The transcripts of the store."""
+        from filestore.records.transcripts import Transcripts  # late, as above
+
+        return Transcripts(self.store, turns_max=self.config.turns_max)
 
     @cached_property
     def _constant(self) -> dict[str, object]:

@@ -66,7 +66,8 @@ def test_every_method_is_in_the_spec_and_those_that_write_for_operators_are_thei
     text = SPEC.read_text(encoding="utf-8")
     for name, method in all_methods(Config(data_dir=ROOT)).items():
         assert f"| `{name}`" in text or f"/ `{name}`" in text, name
-        is_theirs = name.startswith("srv:") and name not in ("srv:info", "srv:health")
+        is_theirs = name.startswith(("srv:", "session:"))
+        is_theirs = is_theirs and name not in ("srv:info", "srv:health")
         assert method.is_operators == is_theirs, name
 
 
