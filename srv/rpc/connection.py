@@ -28,6 +28,7 @@ from srv.errors import ZonedError, told
 from srv.rpc import protocol
 from srv.rpc.budget import SMALL_BYTES_MAX, Budget
 from srv.rpc.exchange import Batch, Exchange
+from srv.rpc.goodbye import Goodbye
 from srv.rpc.methods import Method, change_shape
 from srv.rpc.params import Spec
 from srv.rpc.protocol import Call, Item, Refused
@@ -126,6 +127,7 @@ class Connection(asyncio.Protocol):
         self._pauses: set[str] = set()
         """Why nothing is read from the client now."""
         self._is_closing = False
+        self._goodbye = Goodbye(transport)
         self._drain_reason = ""
         """Why nothing more is read; empty while it is."""
         self._unclogged = asyncio.Event()
@@ -141,6 +143,7 @@ class Connection(asyncio.Protocol):
         if self._is_closing or self._drain_reason:
             # Read all the same: closing on bytes unread would reset a TCP connection, and take what
             # the client has not read yet, the goodbye with it.
+            self._goodbye.heard()
             return
         self._heard = self._loop.time()
         try:
@@ -419,13 +422,13 @@ class Connection(asyncio.Protocol):
         self._shared.budget.give(size)
 
     def _pause(self, why: str) -> None:
-        if not self._pauses and not self._transport.is_closing():
+        if not (self._pauses or self._is_closing or self._transport.is_closing()):
             self._transport.pause_reading()
         self._pauses.add(why)
 
     def _resume(self, why: str) -> None:
         self._pauses.discard(why)
-        if not self._pauses and not self._transport.is_closing():
+        if not (self._pauses or self._is_closing or self._transport.is_closing()):
             self._transport.resume_reading()
 
     # -- the end
@@ -476,7 +479,7 @@ class Connection(asyncio.Protocol):
         if not self._is_closing:
             self._is_closing = True
             self._write(websocket.encode_close(code, reason))
-            self._transport.close()
+            self._goodbye.said(was_paused=bool(self._pauses))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._is_closing = True

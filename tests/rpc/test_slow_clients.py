@@ -3,11 +3,12 @@ daemon no more than a bounded share of memory."""
 
 import asyncio
 import contextlib
+import functools
 import json
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from srv import websocket
 from srv.http.access import Access
 from srv.http.front import Doors, Front
-from srv.rpc import connection
+from srv.rpc import connection, goodbye
 from srv.rpc.connection import Shared
 from tests.rpc.tools import MIB, Transport, is_gone, joined
 from tests.support.daemon import TEXT, Client, Daemon, frame, read_all, serving, upgrade
@@ -251,6 +252,42 @@ async def test_sweep_cuts_off_half_a_message_and_frees_its_share(shared: Shared)
     assert is_gone(transport)
     link.connection_lost(None)
     assert shared.budget.held_bytes == 0
+
+
+async def test_goodbye_is_followed_by_the_close_when_the_peer_is_silent(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Closing on requests unread resets a TCP connection: answers are lost, and the goodbye."""
+    link, transport = joined(shared)
+    looks: list[Callable[[], None]] = []
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "call_later", lambda _, call, *given: looks.append(
+        functools.partial(call, *given)))  # fmt: skip
+    link.pause_writing()
+    link.drain("the daemon is stopping")
+    assert b"the daemon is stopping" in transport.written
+    assert not transport.is_paused, "what was sent before is read"
+    for _ in range(3):
+        link.data_received(b"more")
+        looks.pop()()
+        assert not is_gone(transport)
+    looks.pop()()
+    assert is_gone(transport)
+    assert not looks
+    link.connection_lost(None)
+
+
+async def test_peer_that_goes_on_after_the_goodbye_is_closed_on(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(goodbye, "LINGER_S", 0.0)
+    monkeypatch.setattr(goodbye, "LINGER_S_MAX", 0.0)
+    link, transport = joined(shared)
+    link.drain("the daemon is stopping")
+    while not is_gone(transport):
+        link.data_received(b"more")
+        await _turns()
+    link.connection_lost(None)
 
 
 async def test_message_that_does_not_fit_waits_and_is_not_swept(shared: Shared) -> None:

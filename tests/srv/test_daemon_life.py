@@ -87,8 +87,8 @@ def test_ipv6_loopback_is_served(tmp_path: Path) -> None:
 def test_stop_under_load_finishes_what_was_accepted(tmp_path: Path, number: int) -> None:
     """Every answer that comes is true, and every client is told goodbye."""
     folder = tmp_path / "data"
-    with serving(folder) as daemon:
-        clients = [daemon.client(is_unix=index % 2 == 0) for index in range(8)]
+    with serving(folder) as daemon, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(daemon.client(is_unix=index % 2 == 0)) for index in range(8)]
         for index, client in enumerate(clients):
             for line in range(200):
                 client.start(
