@@ -25,6 +25,7 @@ from filestore.engine.writer import Failpoint
 from filestore.files import HolderKind
 from filestore.model import Sync
 from tests.support.child_model import assert_clean
+from tests.support.clock import FakeClock as FakeClock  # tests have it from here
 
 TIDY_S_MAX = 20.0
 """Background work that takes longer hangs: better a failure than the timeout of the whole run."""
@@ -38,7 +39,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with a reason, what this machine cannot run."""
+    """Skip, with a reason, what this machine cannot run; begin with the files that take long."""
     reasons = {}
     if shutil.which("strace") is None:
         reasons["strace"] = "strace is not installed"
@@ -48,16 +49,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, reason in reasons.items():
             if item.get_closest_marker(marker) is not None:
                 item.add_marker(pytest.mark.skip(reason=reason))
-
-
-class FakeClock:
-    """Time as a test sets it; it may stand still and go back. Called from the writer thread."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.now_ms = now_ms
-
-    def __call__(self) -> int:
-        return self.now_ms
+    # Workers take whole files: one that is long and comes last is waited for by all others.
+    long = {item.path for item in items if item.get_closest_marker("slow") is not None}
+    items.sort(key=lambda item: item.path not in long)
 
 
 class OpenOptions(TypedDict, total=False):

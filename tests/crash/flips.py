@@ -20,9 +20,9 @@ from filestore import CorruptionError, FileStore, Limits, NotFoundError, StoreEr
 from filestore.check import check
 from filestore.engine.schema import ENTRY
 from filestore.sessions import AgentInfo, Sessions, SessionState
-from tests.conftest import FakeClock
 from tests.crash.operation import ids
 from tests.crash.suite import Plan, Row, scratch
+from tests.support.clock import FakeClock
 
 LIMITS = Limits(readers=1)
 ASK_S_MAX = 20.0

@@ -16,9 +16,9 @@ from filestore import FileStore
 from filestore.backup import back_up
 from filestore.sessions import Sessions
 from migrations import migrate
-from tests.conftest import FakeClock
 from tests.migrations.child import lower_bounds
 from tests.support.child import SMALL, open_store
+from tests.support.clock import FakeClock
 
 LINES = tuple(f'{{"line": {number}, "text": "{number * number}"}}' for number in range(400))
 ARCHIVE = "agent:a:archive:1700000000000"

@@ -21,7 +21,7 @@ from typing import Any
 from filestore import FileStore, Limits, building
 from migrations import Stats, migrate
 from migrations.steps import block_zones, import_zones
-from tests.conftest import FakeClock
+from tests.support.clock import FakeClock
 
 SMALL = Limits(seal_bytes=4096, log_bytes_soft=16384, wal_bytes_soft=65536, wal_bytes_hard=262144)
 
