@@ -65,7 +65,7 @@ class Context:
 
     @property
     def rounds(self) -> int:
-        return self.pick(5, 5, 9)
+        return self.pick(2, 5, 9)
 
     def pick(self, tiny: int, small: int, full: int) -> int:
         """The number that goes with the scale."""

@@ -23,7 +23,7 @@ PIECE_BYTES = 1 << 20
 async def replay_fold(context: Context) -> list[Row]:
     """Each provider's stream, fully folded, against bare parsing of the same lines."""
     rows = []
-    size = context.pick(500_000, 10_000_000, 30_000_000)
+    size = context.pick(100_000, 10_000_000, 30_000_000)
     for provider in PROVIDERS:
         lines = written_by(provider, size)
         length = sum(len(line) + 1 for line in lines)

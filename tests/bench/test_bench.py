@@ -77,6 +77,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFi
     return Run(name, table, orjson.loads(json.read_bytes()), list(folder.iterdir()))
 
 
+@pytest.mark.slow
 def test_benchmark_at_tiny_scale_reports_each_of_its_rows_once(run: Run) -> None:
     """One run serves all these checks: they differ in what they look at, not in what is done."""
     wanted = ROWS[run.name]
