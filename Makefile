@@ -5,8 +5,8 @@
 PYTHON   ?= python3
 DATA_DIR ?= ./data
 ARGS     ?=
-# How many tests run at a time: `auto` is one a core; 0, one after the other, disturbs the fewest clocks.
-WORKERS  ?= 0
+# How many tests run at a time: `auto` is one a core; 0, one after the other, in one process.
+WORKERS  ?= auto
 SECONDS  ?= 60
 
 VENV := .venv
@@ -38,8 +38,11 @@ run: $(RUNTIME) ## Start the daemon on DATA_DIR
 	@[ ! -d data ] || chmod 700 data # git made it, as open as the umask allows
 	@exec $(VENV)/bin/zoned serve --data-dir $(DATA_DIR) $(ARGS)
 
+# Tests of one file stay together and share its fixtures; the files that take long start first
+# (tests/conftest.py). Thousands of processes start: what they import shall be compiled only once.
 test: $(DEV) strace ## Run all tests
-	@$(PY) -m pytest -n $(WORKERS) --dist loadfile $(ARGS)
+	@env -u PYTHONDONTWRITEBYTECODE $(PY) -m pytest -n $(WORKERS) --dist loadfile \
+	  --no-loadscope-reorder $(ARGS)
 
 crash: $(DEV) strace ## Run the fault suites for long (ARGS="--minutes 60 --suites kills,cuts --seed 7")
 	@$(PY) -m tests.crash $(ARGS)

@@ -34,6 +34,7 @@ def fetch(daemon: Daemon, path: str) -> tuple[str, bytes]:
         return response.headers["Content-Type"], response.read()
 
 
+@pytest.mark.slow
 def test_module_in_node_does_what_it_says(daemon: Daemon, tmp_path: Path) -> None:
     command = node_with_websocket()
     # As it is served; and under a name by which every node knows that it is a module.
