@@ -36,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return complete(words[1:])
         return _run(words)
     except KeyboardInterrupt:
+        # In code that Python runs from a string, as it does to make a dataclass, an interrupt is
+        # remembered though it is caught, and the process would die of SIGINT. The next string
+        # makes Python forget it.
+        exec("")
         return 130
     except BrokenPipeError:
         return EXIT_PIPE
