@@ -78,9 +78,9 @@ class Pages:
 
 
 def roots_of(pages: Pages) -> dict[str, int]:
-    """Where the tree of each table begins, as far as page 1 still tells."""
+    """Where the tree of each table begins, as far as page 1 and those below it still tell."""
     found: dict[str, int] = {}
-    for item in _cells(pages, "", 1):
+    for item in _walk(pages, "", 1, {}):
         if isinstance(item, Cell):
             match item.values:
                 case ("table", str(name), _, int(root), *_):
@@ -114,10 +114,11 @@ def _walk(pages: Pages, table: str, root: int, tables: dict[int, str]) -> Iterat
         tables[number] = table
         try:
             page = pages.page(number)
-            if page[0] == INTERIOR:
-                waiting += reversed(_children(page))
+            start = _head(number)
+            if page[start] == INTERIOR:
+                waiting += reversed(_children(page, start))
                 continue
-            if page[0] != LEAF:
+            if page[start] != LEAF:
                 raise BadPageError(f"page {number} is no page of a table")
         except BadPageError as error:
             yield Flaw(table, number, str(error))
@@ -125,9 +126,14 @@ def _walk(pages: Pages, table: str, root: int, tables: dict[int, str]) -> Iterat
         yield from _cells(pages, table, number)
 
 
-def _children(page: bytes) -> list[int]:
-    count = int.from_bytes(page[3:5], "big")
-    starts = [*_pointers(page, 12, count), 8]
+def _head(number: int) -> int:
+    """Where the head of a page is: page 1 begins with that of the database."""
+    return 100 if number == 1 else 0
+
+
+def _children(page: bytes, start: int) -> list[int]:
+    count = int.from_bytes(page[start + 3 : start + 5], "big")
+    starts = [*_pointers(page, start + 12, count), start + 8]
     return [int.from_bytes(page[at : at + 4], "big") for at in starts]
 
 
@@ -158,7 +164,7 @@ def _cells(pages: Pages, table: str, number: int) -> Iterator[Cell | Flaw]:
     """The rows of one leaf, each for itself."""
     try:
         page = pages.page(number)
-        start = 100 if number == 1 else 0
+        start = _head(number)
         count = int.from_bytes(page[start + 3 : start + 5], "big")
         filling = _filling_count(page, start)
         if filling is None:
