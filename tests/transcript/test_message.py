@@ -28,7 +28,9 @@ GOOD: dict[str, Any] = {
     "modelId": "model-1",
     "timestamp": TIME,
 }  # fmt: skip
-ABSENT = object()
+ABSENT = type("ABSENT", (), {})
+"""Instead of a value: there is none. A class, for it has a name: workers must agree on those of all
+tests, and that of an object is another in every process."""
 
 
 def bent(path: str, value: object) -> dict[str, Any]:
