@@ -43,6 +43,15 @@ def load(data: bytes) -> Any:  # noqa: ANN401  # JSON of any shape
     return orjson.loads(data)
 
 
+def is_text(value: str) -> bool:
+    """True if `value` can be stored: no half of a surrogate pair, as broken names of files have."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_depth(body: Mapping[str, object]) -> None:
     """Refuse what could not be written or read again; without recursion."""
     waiting: list[tuple[object, int]] = [(body, 1)]

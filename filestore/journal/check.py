@@ -13,7 +13,9 @@ from filestore.journal.fold import fold, opened, related_ids
 from filestore.journal.model import SEQ_BITS, JournalRow
 from filestore.journal.rows import COLUMNS
 
-ROWS_PER_STEP = 500
+ROWS_PER_STEP = 50
+RECORDS_PER_STEP = 16
+"""Few at a time: each may have some MiB."""
 
 Tell = Callable[[str, str | None], None]
 
@@ -78,7 +80,8 @@ async def rebuild(
     """
     row: JournalRow | None = None
     seq = 0
-    while found := await rows.load_records(tx, journal_id, seq, ROWS_PER_STEP):
+    while True:
+        found = await rows.load_records(tx, journal_id, seq, RECORDS_PER_STEP)
         for record in found:
             if record.seq != seq:
                 return row
@@ -86,7 +89,8 @@ async def rebuild(
             if related is not None:
                 related |= related_ids(row.session_id, record)
             seq += 1
-    return row
+        if len(found) < RECORDS_PER_STEP:
+            return row
 
 
 async def _check_tallies(tx: ReadTx, tell: Tell, counts: Counter[tuple[str, str, str]]) -> None:
@@ -110,6 +114,11 @@ async def _check_orphans(tx: ReadTx, tell: Tell) -> None:
         "WHERE j.id IS NULL OR j.definition_id <> s.definition_id"
     ):
         tell(f"session {session_id!a} has no journal, or that of another agent", None)
+    for (session_id,) in await tx.fetch(
+        "SELECT s.session_id FROM session s JOIN journal j ON j.session_id = s.session_id "
+        "WHERE s.archived_ms IS NOT NULL AND j.status = 'active'"
+    ):
+        tell(f"session {session_id!a} is archived, but its journal has no end", None)
     for (journal_id,) in await tx.fetch(
         "SELECT DISTINCT id >> ? FROM record WHERE id >> ? NOT IN (SELECT id FROM journal)",
         (SEQ_BITS, SEQ_BITS),

@@ -14,7 +14,14 @@ from filestore.engine.base import ReadTx, Row, Tx
 from filestore.engine.schema import row_check, values_check
 from filestore.errors import CorruptionError
 from filestore.journal.bodies import dump, load
-from filestore.journal.model import SEQ_BITS, JournalRow, Record, RecordKind, Status
+from filestore.journal.model import (
+    RECORDS_MAX,
+    SEQ_BITS,
+    JournalRow,
+    Record,
+    RecordKind,
+    Status,
+)
 
 COLUMNS: LiteralString = (
     "j.id, j.session_id, j.definition_id, j.status, j.phase, j.origin, j.created_ms, "
@@ -23,6 +30,10 @@ COLUMNS: LiteralString = (
 _SHOWN = 13
 _CONTEXT, _METADATA = 3, 4
 _RECORD: LiteralString = "id, at_ms, kind, ref, body, row_check"
+PAGE_RECORDS_MAX = 500
+PAGE_BYTES_MAX = 1 << 20
+PAGE_STEP = 32
+"""Read at a time, so that the page is not much larger than it may be."""
 _pack: Callable[[Sequence[object]], bytes] = msgpack.packb
 
 
@@ -80,10 +91,7 @@ async def save(tx: Tx, before: JournalRow, row: JournalRow) -> None:
 
 async def remove(tx: Tx, row: JournalRow) -> None:
     """Delete a session's row with all its records."""
-    first = row.id << SEQ_BITS
-    await tx.execute(
-        "DELETE FROM record WHERE id >= ? AND id < ?", (first, first + (1 << SEQ_BITS))
-    )
+    await tx.execute("DELETE FROM record WHERE id >= ? AND id < ?", _range(row.id))
     await tx.execute("DELETE FROM related WHERE journal_id = ?", (row.id,))
     await tx.execute("DELETE FROM journal WHERE id = ?", (row.id,))
     await _count(tx, row, -1)
@@ -112,15 +120,9 @@ def unpack(row: Row) -> JournalRow:
 # -- records
 
 
-async def insert_record(tx: Tx, journal_id: int, record: Record) -> None:
-    """Add a record."""
-    values = (
-        journal_id << SEQ_BITS | record.seq,
-        record.at_ms,
-        record.kind,
-        record.ref,
-        dump(record.body),
-    )
+async def insert_record(tx: Tx, journal_id: int, record: Record, data: bytes) -> None:
+    """Add a record; `data` is its body, dumped."""
+    values = (journal_id << SEQ_BITS | record.seq, record.at_ms, record.kind, record.ref, data)
     await tx.execute(
         f"INSERT INTO record ({_RECORD}) VALUES (?, ?, ?, ?, ?, ?)", (*values, row_check(*values))
     )
@@ -129,33 +131,92 @@ async def insert_record(tx: Tx, journal_id: int, record: Record) -> None:
 async def load_records(
     tx: ReadTx, journal_id: int, first_seq: int, limit: int, kind: RecordKind | None = None
 ) -> list[Record]:
-    """Records of one session in order, from a seq on."""
-    start = journal_id << SEQ_BITS
-    among: LiteralString = "" if kind is None else "AND kind = ? "
+    """Records of one session in order, from a seq on; never those of another."""
+    start, end = _range(journal_id)
+    first_seq = max(0, min(first_seq, RECORDS_MAX))
+    # The plus keeps the index over kinds out of it: that would read those of all sessions.
+    among: LiteralString = "" if kind is None else "AND +kind = ? "
     rows = await tx.fetch(
         f"SELECT {_RECORD} FROM record WHERE id >= ? AND id < ? {among}ORDER BY id LIMIT ?",
-        (start | first_seq, start + (1 << SEQ_BITS), *([] if kind is None else [kind]), limit),
+        (
+            start + first_seq,
+            end,
+            *([] if kind is None else [kind]),
+            max(0, min(limit, RECORDS_MAX)),
+        ),
     )
     return [_record(row) for row in rows]
 
 
-async def find_records(tx: ReadTx, journal_id: int, ref: str) -> list[Record]:
-    """The records of one session that can be found by `ref`, in order."""
+async def load_page(
+    tx: ReadTx, journal_id: int, first_seq: int, *, records_max: int = PAGE_RECORDS_MAX
+) -> list[Record]:
+    """Records from a seq on, as many as may be held at a time; none: there are no more."""
+    start, end = _range(journal_id)
+    found: list[Record] = []
+    size = 0
+    while len(found) < records_max and size < PAGE_BYTES_MAX:
+        at, limit = first_seq + len(found), min(PAGE_STEP, records_max - len(found))
+        rows = await tx.fetch(
+            f"SELECT {_RECORD} FROM record WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (start + max(0, min(at, RECORDS_MAX)), end, limit),
+        )
+        found += [_record(row) for row in rows]
+        size += sum(len(row[4]) for row in rows)
+        if len(rows) < limit:
+            break
+    return found
+
+
+async def find_records(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> list[Record]:
+    """The records of one session that can be found by `ref`, in order; of these kinds, if given."""
+    among, params = _among(journal_id, ref, kinds)
+    rows = await tx.fetch(f"SELECT {_RECORD} FROM record WHERE {among} ORDER BY id", params)
+    return [_record(row) for row in rows]
+
+
+async def find_last(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> Record | None:
+    """The last one of them."""
+    among, params = _among(journal_id, ref, kinds)
+    row = await tx.fetch_one(
+        f"SELECT {_RECORD} FROM record WHERE {among} ORDER BY id DESC LIMIT 1", params
+    )
+    return None if row is None else _record(row)
+
+
+async def last_seq(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> int:
+    """The seq of the last one of them, without reading it; -1 if there is none."""
+    among, params = _among(journal_id, ref, kinds)
+    row = await tx.fetch_one(
+        f"SELECT id FROM record WHERE {among} ORDER BY id DESC LIMIT 1", params
+    )
+    return -1 if row is None else row[0] & (RECORDS_MAX - 1)
+
+
+def _among(
+    journal_id: int, ref: str, kinds: tuple[RecordKind, ...]
+) -> tuple[LiteralString, tuple[str | int, ...]]:
+    start, end = _range(journal_id)
+    sql: LiteralString = "ref = ? AND id >= ? AND id < ?"
+    if kinds:
+        marks: LiteralString = ", ".join("?" for _ in kinds)
+        sql += f" AND +kind IN ({marks})"
+    return sql, (ref, start, end, *kinds)
+
+
+def _range(journal_id: int) -> tuple[int, int]:
+    """The first id that a session's records can have, and the first behind them."""
     start = journal_id << SEQ_BITS
-    rows = await tx.fetch(
-        f"SELECT {_RECORD} FROM record WHERE ref = ? AND id >= ? AND id < ? ORDER BY id",
-        (ref, start, start + (1 << SEQ_BITS)),
-    )
-    return [_record(row) for row in rows]
+    return start, start + (1 << SEQ_BITS)
 
 
 def _record(row: Row) -> Record:
     *values, check = row
     if check != row_check(*values):
-        number, seq = values[0] >> SEQ_BITS, values[0] & ((1 << SEQ_BITS) - 1)
+        number, seq = values[0] >> SEQ_BITS, values[0] & (RECORDS_MAX - 1)
         raise CorruptionError(f"record {seq} of journal {number} fails its check")
     key, at_ms, kind, ref, body = values
-    return Record(key & ((1 << SEQ_BITS) - 1), at_ms, kind, load(body), ref)
+    return Record(key & (RECORDS_MAX - 1), at_ms, kind, load(body), ref)
 
 
 # -- what sessions can be found by
@@ -217,7 +278,8 @@ def tally_of(row: Row) -> int:
 async def _count(tx: Tx, row: JournalRow, more: int) -> None:
     for scope, key in tallied(row):
         count = more + await tally(tx, scope, key, row.status)
-        assert count >= 0, (scope, key, row.status)
+        if count < 0:
+            raise CorruptionError(f"the count of {row.status} sessions for {scope} {key!a} is lost")
         if count == 0 and scope in ("repo", "agent"):
             await tx.execute(
                 "DELETE FROM tally WHERE scope = ? AND key = ? AND status = ?",

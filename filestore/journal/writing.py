@@ -10,10 +10,11 @@ from typing import Any
 from filestore.engine.base import Tx
 from filestore.errors import AlreadyExistsError, ConflictError, InvalidArgumentError, TooLargeError
 from filestore.journal import rows
-from filestore.journal.bodies import dump
+from filestore.journal.bodies import BODY_BYTES_MAX, dump, is_text
 from filestore.journal.fold import fold, opened, related_ids
 from filestore.journal.model import (
     RECORDS_MAX,
+    SESSION_ID_CHARS_MAX,
     STATUS_OF,
     JournalRow,
     Origin,
@@ -23,11 +24,16 @@ from filestore.journal.model import (
 )
 from filestore.model import Change
 
-SESSION_ID_CHARS_MAX = 256
 METADATA_BYTES_MAX = 64 << 10
+ROW_BODY_BYTES_MAX = 256 << 10
+"""Of a record that the row takes something from: rows are read by the hundred."""
+REF_CHARS_MAX = 1000
+RECORDS_RESERVED = 1000
+"""So many of a session's records are kept for its end, whatever fills the others."""
 FEED_PREFIX = "journal:"
 """What the change feed calls a session's records: this and its id, as if it were a zone."""
 AFTER_THE_END = frozenset(("observation", "open"))
+_KINDS_OF_ROW = frozenset(("open", "phase", "meta", "error", "end"))
 
 
 def check_id(value: object) -> str:
@@ -62,9 +68,10 @@ async def begin(
         {"id": session_id, "definition_id": definition_id, "origin": origin, **given},
         ref,
     )
+    data = _dumped(record)
     row = opened(await rows.next_id(tx), record)
     await rows.insert(tx, row)
-    await _keep(tx, row, record)
+    await _keep(tx, row, record, data)
     return row
 
 
@@ -76,21 +83,23 @@ async def add(
     *,
     ref: str | None = None,
     at_ms: int | None = None,
-    moves: bool = False,
+    is_own: bool = False,
 ) -> tuple[JournalRow, Record]:
     """Add a record to a session. ConflictError if it has ended and the record is not one that may
-    come after. `moves`: it tells that the session is another definition's now, ended or not.
+    come after. `is_own`: the store itself says so, of a session that ended, or is full, too.
     """
-    if row.is_final and kind not in AFTER_THE_END and not moves:
+    if row.is_final and kind not in AFTER_THE_END and not is_own:
         raise final(row)
-    if row.records >= RECORDS_MAX:
-        raise TooLargeError(f"a session has at most {RECORDS_MAX} records", limit=RECORDS_MAX)
+    limit = RECORDS_MAX if is_own or kind in ("open", "end") else RECORDS_MAX - RECORDS_RESERVED
+    if row.records >= limit:
+        raise TooLargeError(f"a session has at most {limit} records", limit=limit)
     record = Record(row.records, tx.now_ms() if at_ms is None else at_ms, kind, body, ref)
+    data = _dumped(record)
     changed = fold(row, record)
-    if kind == "meta":
+    if kind == "meta" and not is_own:
         _check_metadata(changed.metadata)
     await rows.save(tx, row, changed)
-    await _keep(tx, row, record)
+    await _keep(tx, row, record, data)
     return changed, record
 
 
@@ -133,8 +142,25 @@ def final(row: JournalRow) -> ConflictError:
     )
 
 
-async def _keep(tx: Tx, row: JournalRow, record: Record) -> None:
-    await rows.insert_record(tx, row.id, record)
+def check_ref(ref: str) -> str:
+    """Return `ref` if a record can be found by it again, else raise InvalidArgumentError."""
+    if 0 < len(ref) <= REF_CHARS_MAX and is_text(ref):
+        return ref
+    raise InvalidArgumentError(
+        f"a name must have 1 to {REF_CHARS_MAX} characters, not be {ascii(ref)[:80]}"
+    )
+
+
+def _dumped(record: Record) -> bytes:
+    """The body as it is stored. Before anything is: what cannot be stored is refused by it."""
+    if record.ref is not None:
+        check_ref(record.ref)
+    is_of_row = record.kind in _KINDS_OF_ROW
+    return dump(record.body, bytes_max=ROW_BODY_BYTES_MAX if is_of_row else BODY_BYTES_MAX)
+
+
+async def _keep(tx: Tx, row: JournalRow, record: Record, data: bytes) -> None:
+    await rows.insert_record(tx, row.id, record, data)
     await rows.relate(tx, row.id, related_ids(row.session_id, record))
     version = tx.next_version()
     zone = FEED_PREFIX + row.session_id

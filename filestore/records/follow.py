@@ -7,15 +7,14 @@ comes back after a cut, or a restart of the daemon, goes on exactly where it was
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from filestore.journal.model import Record
-from filestore.journal.rows import load_records
+from filestore.errors import ClosedError, NotFoundError
+from filestore.journal.model import JournalRow, Record
+from filestore.journal.rows import load_page
 from filestore.journal.writing import FEED_PREFIX
 from filestore.model import Change
 from filestore.reading import ReadTransaction
 from filestore.records.info import find
 from filestore.store import FileStore
-
-RECORDS_PER_STEP = 200
 
 
 class Followers:
@@ -38,10 +37,18 @@ class Followers:
         if not self._events:
             self._store.feed.listen(self)
         self._events.setdefault(key, set()).add(event)
+        begun: JournalRow | None = None
         try:
             while True:
                 event.clear()
-                found = await self._load(session_id, after_seq)
+                try:
+                    row, found = await self._load(session_id, after_seq)
+                except ClosedError:
+                    return
+                # Another of that id has records of its own, which are not told as if they followed.
+                if begun is not None and _beginning(row) != _beginning(begun):
+                    raise NotFoundError("the session was deleted", operation="follow")
+                begun = row
                 if found:
                     after_seq = found[-1].seq
                     yield found
@@ -58,10 +65,10 @@ class Followers:
                 if not self._events:
                     self._store.feed.unlisten(self)
 
-    async def _load(self, session_id: str, after_seq: int) -> list[Record]:
-        async def unit(tx: ReadTransaction) -> list[Record]:
+    async def _load(self, session_id: str, after_seq: int) -> tuple[JournalRow, list[Record]]:
+        async def unit(tx: ReadTransaction) -> tuple[JournalRow, list[Record]]:
             row = await find(tx, session_id, "follow")
-            return await load_records(tx.rows, row.id, after_seq + 1, RECORDS_PER_STEP)
+            return row, await load_page(tx.rows, row.id, after_seq + 1)
 
         return await self._store.view(unit)
 
@@ -84,3 +91,7 @@ class Followers:
         for events in self._events.values():
             for event in events:
                 event.set()
+
+
+def _beginning(row: JournalRow) -> tuple[int, int]:
+    return row.id, row.created_ms

@@ -2,6 +2,7 @@
 
 from filestore.errors import NotFoundError
 from filestore.journal import rows
+from filestore.journal.bodies import is_text
 from filestore.journal.model import JournalRow, SessionInfo
 from filestore.reading import ReadTransaction
 from filestore.sessions.names import OUTPUT, STATE
@@ -12,7 +13,8 @@ RESUME_ERRORS_MAX = 2
 
 async def find(tx: ReadTransaction, session_id: str, operation: str) -> JournalRow:
     """The row of a session, or NotFoundError."""
-    row = await rows.find(tx.rows, session_id)
+    # Text that cannot be stored is nobody's id.
+    row = await rows.find(tx.rows, session_id) if is_text(session_id) else None
     if row is None:
         raise NotFoundError(f"there is no session {ascii(session_id)[:300]}", operation=operation)
     return row

@@ -9,12 +9,14 @@ from typing import LiteralString, NamedTuple
 from filestore.engine.base import ReadTx
 from filestore.errors import InvalidArgumentError
 from filestore.journal import rows
+from filestore.journal.bodies import is_text
 from filestore.journal.model import STATUSES, JournalRow, SessionInfo, Status
 from filestore.journal.rows import COLUMNS
 from filestore.reading import ReadTransaction
 from filestore.records.info import info
 
 ROWS_MAX = 100
+RECENT_MAX = 1_000_000
 OFFSET_MAX = 1_000_000_000
 
 
@@ -39,6 +41,8 @@ async def list_sessions(
     """A page, newest created first."""
     if not 1 <= limit <= ROWS_MAX or not 0 <= offset <= OFFSET_MAX:
         raise InvalidArgumentError(f"a page has 1 to {ROWS_MAX} sessions, and no negative offset")
+    _check_text(wanted.repo_id, wanted.agent_name)
+    wanted = wanted._replace(statuses=tuple(dict.fromkeys(wanted.statuses)))
     found = await _page(tx.rows, wanted, limit, offset)
     return SessionPage([await info(tx, row) for row in found], await _total(tx.rows, wanted))
 
@@ -47,6 +51,9 @@ async def recent(
     tx: ReadTransaction, limit: int, *, agent_name: str | None, active_only: bool
 ) -> list[SessionInfo]:
     """Sessions by their last activity, the latest first."""
+    _check_text(agent_name)
+    if not 0 <= limit <= RECENT_MAX:
+        raise InvalidArgumentError(f"the limit must be 0 to {RECENT_MAX}, not {limit}")
     sql: LiteralString = f"SELECT {COLUMNS} FROM journal j WHERE 1 = 1"
     params: list[str | int] = []
     if active_only:
@@ -59,6 +66,12 @@ async def recent(
     )
     sessions = [await info(tx, rows.unpack(row)) for row in found]
     return sorted(sessions, key=lambda each: -each.updated_ms)
+
+
+def _check_text(*values: str | None) -> None:
+    for value in values:
+        if value is not None and not is_text(value):
+            raise InvalidArgumentError(f"{ascii(value)[:80]} is no text")
 
 
 def _condition(wanted: Filter) -> tuple[LiteralString, list[str]]:

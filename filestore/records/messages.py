@@ -11,6 +11,7 @@ ROLES = ("user", "agent", "system")
 ROLES_OF_ROWS = {"assistant": "agent", "tool": "system"}
 """What the roles of a transcript are called here, where they are called otherwise."""
 RECORDS_PER_STEP = 500
+MESSAGE_ID_CHARS_MAX = 128
 
 
 class Message(NamedTuple):
@@ -24,6 +25,11 @@ class Message(NamedTuple):
     seq: int
 
 
+def is_message_id(value: str) -> bool:
+    """True if `value` can be the id of a message."""
+    return 0 < len(value) <= MESSAGE_ID_CHARS_MAX and value.isprintable()
+
+
 def check_content(content: object) -> dict[str, Any]:
     """The content of a message: an object with a `type`; a text stands for one of type text."""
     if isinstance(content, str):
@@ -33,6 +39,18 @@ def check_content(content: object) -> dict[str, Any]:
     if content["type"] == "text" and not isinstance(content.get("text"), str):
         raise InvalidArgumentError("content of type text must have a text")
     return content
+
+
+def take_partial(content: dict[str, Any]) -> bool:
+    """Whether an agent's text says that more of it follows; taken out of it. Content of other types
+    is kept as it is.
+    """
+    if content["type"] != "text":
+        return False
+    partial = content.pop("partial", False)
+    if not isinstance(partial, bool):
+        raise InvalidArgumentError("partial must be true or false")
+    return partial
 
 
 async def load_messages(
@@ -64,8 +82,9 @@ def message_of(session_id: str, chunks: list[Record]) -> Message:
     if content.get("type") == "text" and len(chunks) > 1:
         texts = [_content(each.body["content"]).get("text", "") for each in chunks]
         content["text"] = "".join(texts)
-    if first["role"] == "agent" and content.get("type") == "text":
-        content["partial"] = bool(last.get("partial"))
+    is_partial = bool(last.get("partial"))
+    if first["role"] == "agent" and (is_partial or content.get("type") == "text"):
+        content["partial"] = is_partial
     at_ms, seq = chunks[-1].at_ms, chunks[-1].seq
     role = ROLES_OF_ROWS.get(last["role"], last["role"])
     return Message(last["id"], session_id, role, content, at_ms, seq)
@@ -84,7 +103,14 @@ def _content(content: object) -> dict[str, Any]:
 async def _ending_at(tx: ReadTx, row: JournalRow, record: Record) -> Message | None:
     """The message whose last chunk this record is, or None."""
     body = record.body
-    chunks = [record]
-    if body.get("partial") or body.get("is_chunk"):
-        chunks = await rows.find_records(tx, row.id, body["id"])
-    return message_of(row.session_id, chunks) if chunks[-1].seq == record.seq else None
+    if not (body.get("partial") or body.get("is_chunk")):
+        return message_of(row.session_id, [record])
+    # Chunks are many: all of them are read only once, at the last one.
+    if await rows.last_seq(tx, row.id, body["id"], "message") != record.seq:
+        return None
+    return message_of(row.session_id, await load_chunks(tx, row, body["id"]))
+
+
+async def load_chunks(tx: ReadTx, row: JournalRow, message_id: str) -> list[Record]:
+    """The records of one message, in order."""
+    return await rows.find_records(tx, row.id, message_id, "message")

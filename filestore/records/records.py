@@ -41,8 +41,11 @@ from filestore.records.messages import (
     ROLES,
     Message,
     check_content,
+    is_message_id,
+    load_chunks,
     load_messages,
     message_of,
+    take_partial,
 )
 from filestore.records.repos import Repo
 from filestore.sessions.names import check_definition_id, is_definition_id
@@ -110,6 +113,7 @@ class Records:
             "context": new.context,
             "metadata": dict(new.metadata) or None,
         }
+        _check_call(call_id)
         wanted = check_definition_id(definition_id)
 
         async def unit(tx: Transaction) -> SessionInfo:
@@ -167,7 +171,7 @@ class Records:
 
         async def unit(tx: Transaction) -> SessionInfo:
             row = await find(tx, session_id, "update")
-            if call_id is not None and await rows.find_records(tx.rows, row.id, call_id):
+            if await _is_repeat(tx.rows, row, call_id, "phase", "meta", "error"):
                 return await info(tx, row)
             if row.is_final:
                 raise journal.final(row)
@@ -203,7 +207,7 @@ class Records:
 
         async def unit(tx: Transaction) -> SessionInfo:
             row = await find(tx, session_id, "finish")
-            if call_id is not None and await rows.find_records(tx.rows, row.id, call_id):
+            if await _is_repeat(tx.rows, row, call_id, "end"):
                 return await info(tx, row)
             if row.is_final:
                 raise journal.final(row)
@@ -294,26 +298,31 @@ class Records:
         message_id: str | None = None,
     ) -> Message:
         """Add a message, or a chunk of an answer: chunks have the same `message_id`, and all but
-        the last are `partial`. The answer to a repeated last chunk is that of the first time.
+        the last are `partial`. The answer to one that is not the last is that chunk alone. The
+        answer to a repeated last chunk is that of the first time.
         """
         if role not in ROLES:
             raise InvalidArgumentError(f"role must be one of {', '.join(ROLES)}")
         if partial and role != "agent":
             raise InvalidArgumentError("only an agent's message comes in chunks")
         given = dict(check_content(content))
-        partial = bool(given.pop("partial", False)) or partial
-        if message_id is not None and not (0 < len(message_id) <= 128):
-            raise InvalidArgumentError("messageId must have 1 to 128 characters")
+        if role == "agent":
+            partial = take_partial(given) or partial
+        if message_id is not None and not is_message_id(message_id):
+            raise InvalidArgumentError("messageId must have 1 to 128 printable characters")
 
         async def unit(tx: Transaction) -> Message:
             row = await find(tx, session_id, "add_message")
-            chunks: list[Record] = []
+            last: Record | None = None
             if message_id is not None:
-                chunks = await rows.find_records(tx.rows, row.id, message_id)
-                if chunks and not chunks[-1].body.get("partial"):
+                last = await rows.find_last(tx.rows, row.id, message_id, "message")
+                if last is not None and not last.body.get("partial"):
+                    chunks = await load_chunks(tx.rows, row, message_id)
                     return _repeated(session_id, chunks, role, given)
             if row.is_final:
                 raise journal.final(row)
+            if last is not None and last.body["role"] != role:
+                raise InvalidArgumentError(f"that message is the {last.body['role']}'s")
             if role == "user":
                 self._refuse_past_cap(row)
             _, record = await _add_message(
@@ -323,9 +332,12 @@ class Records:
                 role,
                 given,
                 partial=partial,
-                is_chunk=bool(chunks),
+                is_chunk=last is not None,
             )
-            return message_of(session_id, [*chunks, record])
+            if last is not None and not partial:
+                chunks = await load_chunks(tx.rows, row, record.body["id"])
+                return message_of(session_id, chunks)
+            return message_of(session_id, [record])
 
         return await self._store.transact(unit, cost_bytes=ROWS_BYTES)
 
@@ -420,9 +432,21 @@ def definition_of(session_id: str) -> str:
     return "x-" + hashlib.sha256(session_id.encode()).hexdigest()[:32]
 
 
+def _check_call(call_id: str | None) -> None:
+    if call_id is not None:
+        journal.check_ref(call_id)
+
+
+async def _is_repeat(tx: Tx, row: JournalRow, call_id: str | None, *kinds: RecordKind) -> bool:
+    """True if a call of that name has left a record of one of these kinds: others have names of
+    their own, and a caller may choose the same.
+    """
+    _check_call(call_id)
+    return call_id is not None and await rows.last_seq(tx, row.id, call_id, *kinds) >= 0
+
+
 async def _refuse_unless_repeat(tx: Tx, row: JournalRow, call_id: str | None) -> None:
-    first = await rows.load_records(tx, row.id, 0, 1)
-    if call_id is None or first[0].ref != call_id:
+    if not await _is_repeat(tx, row, call_id, "open"):
         raise AlreadyExistsError(f"session {row.session_id!a} exists already", operation="create")
 
 

@@ -13,9 +13,12 @@ from filestore.errors import (
     ConflictError,
     CorruptionError,
     ForbiddenError,
+    InvalidArgumentError,
     NotFoundError,
 )
+from filestore.journal.bodies import is_text
 
+NAME_CHARS_MAX = 1000
 _COLUMNS = "id, path, name, created_ms, row_check"
 
 
@@ -46,12 +49,16 @@ def confined(path: str, root: Path | None) -> str:
         raise refused from None
     if os.path.commonpath((real_root, real)) != real_root or not os.path.isdir(real):
         raise refused
+    if not is_text(real):
+        raise InvalidArgumentError("the name of that folder is no text")
     return real
 
 
 async def add_repo(tx: Tx, repo: Repo) -> Repo:
     """Store a repo. AlreadyExistsError if its folder is one already."""
     row = await tx.fetch_one(f"SELECT {_COLUMNS} FROM repo WHERE path = ?", (repo.path,))
+    if not is_text(repo.name) or len(repo.name) > NAME_CHARS_MAX:
+        raise InvalidArgumentError(f"the name of a repo has at most {NAME_CHARS_MAX} characters")
     if row is not None:
         raise AlreadyExistsError(f"that folder is repo {_repo(row).id}")
     await tx.execute(
@@ -62,7 +69,8 @@ async def add_repo(tx: Tx, repo: Repo) -> Repo:
 
 async def find_repo(tx: ReadTx, repo_id: str, operation: str) -> Repo:
     """A repo, or NotFoundError."""
-    row = await tx.fetch_one(f"SELECT {_COLUMNS} FROM repo WHERE id = ?", (repo_id,))
+    sql = f"SELECT {_COLUMNS} FROM repo WHERE id = ?"
+    row = await tx.fetch_one(sql, (repo_id,)) if is_text(repo_id) else None
     if row is None:
         raise NotFoundError(f"there is no repo {ascii(repo_id)[:80]}", operation=operation)
     return _repo(row)

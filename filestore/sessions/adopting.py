@@ -9,7 +9,7 @@ from filestore.sessions import rows
 from filestore.sessions.names import OUTPUT, STATE, parse_session
 from filestore.sessions.preview import Summary, preview_of_stream
 from filestore.sessions.rows import SessionRow
-from filestore.sessions.units import HEAD_BYTES_MAX, HEAD_LINES_MAX
+from filestore.sessions.units import HEAD_BYTES_MAX, HEAD_LINES_MAX, is_only_begun
 from filestore.transaction import Transaction
 
 
@@ -79,11 +79,14 @@ async def rename_session(
     return changed
 
 
-async def drop_session(tx: Transaction, zone: str) -> None:
-    """Delete a zone, and its session if it has one."""
+async def drop_session(tx: Transaction, zone: str, *, with_records: bool = False) -> None:
+    """Delete a zone, and its session if it has one; unless that is more than its files and its
+    beginning and `with_records` does not say so: then it goes on without files.
+    """
     row = await rows.load(tx.rows, zone)
     if row is not None:
-        await rows.remove(tx.rows, row, with_journal=True)
+        is_all = with_records or await is_only_begun(tx, row)
+        await rows.remove(tx.rows, row, with_journal=is_all)
     await tx.delete_zone(zone)
 
 

@@ -15,11 +15,11 @@ from filestore.errors import (
     InvalidZoneError,
     NotFoundError,
 )
+from filestore.journal.model import SESSION_ID_CHARS_MAX
 
 STATE = "output.state.json"
 OUTPUT = "output"
 DEFINITION_ID_CHARS_MAX = 128
-SESSION_ID_CHARS_MAX = 128
 ARCHIVED_MS_MAX = (1 << 63) - 1
 
 _DEFINITION_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{DEFINITION_ID_CHARS_MAX}}}")

@@ -213,7 +213,7 @@ async def _begin(tx: Tx, row: SessionRow, reason: str, *, joins: bool) -> None:
         raise AlreadyExistsError(f"session {row.session_id!a} exists already")
     elif found.definition_id != row.definition_id:
         body = {"definition_id": row.definition_id}
-        found, _ = await journal.add(tx, found, "meta", body, moves=True)
+        found, _ = await journal.add(tx, found, "meta", body, is_own=True)
     if row.archived_ms is not None and not found.is_final:
         await journal.end(tx, found, "completed", reason=ARCHIVED, at_ms=row.archived_ms)
 

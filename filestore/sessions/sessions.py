@@ -164,8 +164,7 @@ class Sessions:
             except VersionConflictError as conflict:
                 if await units.is_stored(tx, zone, prepared.digest):
                     return await tx.write(zone, STATE, prepared)
-                row = await rows.load_current(tx.rows, definition_id)
-                conflict.session_id = row.session_id if row else ""
+                conflict.session_id = await units.current_id(tx, definition_id)
                 raise
 
         async def unit(tx: Transaction) -> StateWritten:

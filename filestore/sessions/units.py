@@ -345,10 +345,18 @@ async def drop_empty_current(tx: Transaction, definition_id: str) -> None:
     """
     row = await rows.load_current(tx.rows, definition_id)
     if row is not None:
-        found = await journals.find(tx.rows, row.session_id)
-        is_empty = found is not None and found.origin == "pane" and found.records == 1
-        await rows.remove(tx.rows, row, with_journal=is_empty)
+        await rows.remove(tx.rows, row, with_journal=await is_only_begun(tx, row))
     await tx.delete_zone(current_zone(definition_id))
+
+
+async def is_only_begun(tx: Transaction, row: SessionRow) -> bool:
+    """True if a session's journal says no more than what its zone did: begun by a pane, and ended
+    by its archive.
+    """
+    found = await journals.find(tx.rows, row.session_id)
+    if found is None or found.origin != "pane":
+        return False
+    return found.records == 1 or (found.records == 2 and found.reason == rows.ARCHIVED)
 
 
 async def _restored_before(tx: Transaction, zone: str) -> Restored:

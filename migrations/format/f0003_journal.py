@@ -45,8 +45,7 @@ TABLES: tuple[LiteralString, ...] = (
     "CREATE INDEX journal_origin ON journal (origin, updated_ms)",
     "CREATE INDEX journal_definition ON journal (definition_id, status, id)",
     "CREATE INDEX journal_busy ON journal (id) WHERE is_busy = 1",
-    """CREATE INDEX journal_idle ON journal (updated_ms) WHERE status = 'active' AND repo_id IS NOT
-        NULL""",
+    "CREATE INDEX journal_idle ON journal (status, updated_ms) WHERE repo_id IS NOT NULL",
     """CREATE TABLE record (
         id INTEGER PRIMARY KEY, at_ms INTEGER NOT NULL, kind TEXT NOT NULL, ref TEXT,
         body BLOB NOT NULL, row_check BLOB NOT NULL)""",

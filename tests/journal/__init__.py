@@ -1,0 +1,1 @@
+"""The journal below the sessions: bodies, the fold, damage."""

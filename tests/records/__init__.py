@@ -1,0 +1,1 @@
+"""Session records: operations, lists, messages, followers, upkeep, panes beside them, kills."""
