@@ -124,6 +124,10 @@ async def _check_orphans(tx: ReadTx, tell: Tell) -> None:
         (SEQ_BITS, SEQ_BITS),
     ):
         tell(f"records of journal {journal_id} belong to nothing", None)
+    for (journal_id,) in await tx.fetch(
+        "SELECT DISTINCT journal_id FROM related WHERE journal_id NOT IN (SELECT id FROM journal)"
+    ):
+        tell(f"ids of journal {journal_id} lead to nothing", None)
     for (repo_id,) in await tx.fetch(
         "SELECT DISTINCT j.repo_id FROM journal j LEFT JOIN repo r ON r.id = j.repo_id "
         "WHERE j.repo_id IS NOT NULL AND r.id IS NULL"

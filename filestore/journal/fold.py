@@ -4,11 +4,14 @@ Docs: docs/specs/0008-session-records.md. `check` folds every journal again and 
 """
 
 import hashlib
-from typing import assert_never
+from typing import Any, assert_never
 
 from filestore.journal.model import JournalRow, Record
 
 RELATED_CHARS_MAX = 256
+RELATED_MAX = 1000
+"""Of one record: the first ones in order."""
+TIME_MS_MAX = 1 << 62
 
 
 def opened(journal_id: int, record: Record) -> JournalRow:
@@ -63,7 +66,11 @@ def fold(row: JournalRow, record: Record) -> JournalRow:
                 answering=None,
             )
         case "observation":
-            started_ms = body.get("started_ms", row.started_ms)
+            given = body.get("started_ms")
+            # What stands in an observation is its caller's; only a time is taken for one.
+            started_ms = row.started_ms
+            if type(given) is int and abs(given) <= TIME_MS_MAX:
+                started_ms = given
             return row._replace(observations=row.observations + 1, started_ms=started_ms)
         case "checkpoint" | "note":
             return row
@@ -100,17 +107,22 @@ def _meta(row: JournalRow, record: Record) -> JournalRow:
 def related_ids(session_id: str, record: Record) -> set[str]:
     """What a session can be found by because of a record: by the first one the id of its entity; by
     observations and checkpoints the ids of outcomes, and values under keys that end in `_id`.
+    Bodies of these may be any JSON.
     """
+    return set(sorted(filter(_is_ref, _related(session_id, record)))[:RELATED_MAX])
+
+
+def _related(session_id: str, record: Record) -> set[str]:
     body = record.body
     match record.kind:
         case "open" if record.seq == 0:
             return {entity_id(session_id)}
         case "observation":
-            outcomes = body.get("outcomes") or []
-            found = {str(each["id"]) for each in outcomes if each.get("id") is not None}
-            for each in (*(body.get("actions") or []), *outcomes):
+            outcomes = _objects(body.get("outcomes"))
+            found = {str(each["id"]) for each in outcomes if _is_id(each.get("id"))}
+            for each in (*_objects(body.get("actions")), *outcomes):
                 found |= _ids_in(each.get("details"))
-            for each in body.get("checkpoints") or []:
+            for each in _objects(body.get("checkpoints")):
                 found |= _ids_in(each.get("state"))
             return found
         case "checkpoint":
@@ -133,7 +145,20 @@ def _ids_in(value: object) -> set[str]:
             waiting += each
         elif isinstance(each, dict):
             for key, inner in each.items():
-                if isinstance(inner, str | int) and key.endswith("_id") and inner is not True:
+                if key.endswith("_id") and _is_id(inner):
                     found.add(str(inner))
                 waiting.append(inner)
-    return {each for each in found if 0 < len(each) <= RELATED_CHARS_MAX}
+    return found
+
+
+def _is_id(value: object) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+def _is_ref(value: str) -> bool:
+    return 0 < len(value) <= RELATED_CHARS_MAX
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    found = value if isinstance(value, list) else []
+    return [each for each in found if isinstance(each, dict)]

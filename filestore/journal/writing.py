@@ -155,8 +155,12 @@ def _dumped(record: Record) -> bytes:
     """The body as it is stored. Before anything is: what cannot be stored is refused by it."""
     if record.ref is not None:
         check_ref(record.ref)
-    is_of_row = record.kind in _KINDS_OF_ROW
-    return dump(record.body, bytes_max=ROW_BODY_BYTES_MAX if is_of_row else BODY_BYTES_MAX)
+    data = dump(record.body, bytes_max=BODY_BYTES_MAX)
+    if record.kind in _KINDS_OF_ROW and len(data) > ROW_BODY_BYTES_MAX:
+        # What starts a transcript may be long: the row only says where it stands.
+        shown = {name: each for name, each in record.body.items() if name != "transcript"}
+        dump(shown, bytes_max=ROW_BODY_BYTES_MAX)
+    return data
 
 
 async def _keep(tx: Tx, row: JournalRow, record: Record, data: bytes) -> None:

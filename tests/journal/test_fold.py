@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.journal import rows
-from filestore.journal.fold import fold, opened
+from filestore.journal.fold import RELATED_MAX, entity_id, fold, opened, related_ids
 from filestore.journal.model import (
     OPEN_PHASES,
     OUTCOMES,
@@ -143,3 +143,43 @@ def test_prompt_waits_until_the_agent_has_answered(
         )
     )
     assert (row.is_busy, row.asked, row.answering) == expected
+
+
+ANY_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["id", "a_id", "details", "state", "x"]), inner, max_size=3
+        )
+    ),
+    max_leaves=12,
+)
+ANY_BODIES = st.dictionaries(
+    st.sampled_from(["outcomes", "actions", "checkpoints", "state", "started_ms"]), ANY_JSON
+)
+
+
+@given(ANY_BODIES, st.sampled_from(["observation", "checkpoint", "note"]))
+def test_body_of_any_shape_is_folded_and_stored(body: dict[str, Any], kind: RecordKind) -> None:
+    row = after((kind, body))
+    assert type(row.started_ms) is int
+    assert -(1 << 63) <= row.started_ms < 1 << 63
+    assert rows.unpack(rows.packed(row)) == row
+    found = related_ids("s", Record(1, 0, kind, body))
+    assert all(0 < len(each) <= 256 for each in found)
+
+
+def test_ids_are_found_where_they_may_stand_and_nowhere_else() -> None:
+    body = {
+        "outcomes": [{"id": "o"}, {"id": 7, "details": {"x": [{"pr_id": "p"}]}}, {"id": True}, 5],
+        "actions": [{"details": {"user_id": 8, "gone_id": None, "is_id": False, "_id": ""}}],
+        "checkpoints": [{"state": {"deep_id": "x" * 257, "run_id": "r"}}],
+        "other_id": "not this",
+    }
+    assert related_ids("s", Record(1, 0, "observation", body)) == {"o", "7", "p", "8", "r"}
+    assert related_ids("s", Record(0, 0, "open", OPEN)) == {entity_id("s")}
+    assert related_ids("s", Record(5, 0, "open", {"reason": "restored"})) == set()
+    assert related_ids("s", Record(1, 0, "checkpoint", {"state": {"a_id": 1}})) == {"1"}
+    many = {"state": {f"{number}_id": number for number in range(5000)}}
+    assert len(related_ids("s", Record(1, 0, "checkpoint", many))) == RELATED_MAX
