@@ -75,8 +75,8 @@ async def _related(tx: ReadTx, journal_id: int) -> set[str]:
 async def rebuild(
     tx: ReadTx, journal_id: int, related: set[str] | None = None
 ) -> JournalRow | None:
-    """The row of a journal from its records alone, as far as they go without a gap; None if they do
-    not begin. `related` is filled with what it can be found by.
+    """The row of a journal from its records alone; None if it has none. CorruptionError if one is
+    missing. `related` is filled with what it can be found by.
     """
     row: JournalRow | None = None
     seq = 0
@@ -84,7 +84,7 @@ async def rebuild(
         found = await rows.load_records(tx, journal_id, seq, RECORDS_PER_STEP)
         for record in found:
             if record.seq != seq:
-                return row
+                raise CorruptionError(f"its record {seq} is missing")
             row = opened(journal_id, record) if row is None else fold(row, record)
             if related is not None:
                 related |= related_ids(row.session_id, record)
@@ -128,6 +128,9 @@ async def _check_orphans(tx: ReadTx, tell: Tell) -> None:
         "SELECT DISTINCT journal_id FROM related WHERE journal_id NOT IN (SELECT id FROM journal)"
     ):
         tell(f"ids of journal {journal_id} lead to nothing", None)
+    for row in await tx.fetch("SELECT id, path, name, created_ms, row_check FROM repo"):
+        if row[-1] != row_check(*row[:-1]):
+            tell(f"the row of repo {row[0]!a} fails its check", None)
     for (repo_id,) in await tx.fetch(
         "SELECT DISTINCT j.repo_id FROM journal j LEFT JOIN repo r ON r.id = j.repo_id "
         "WHERE j.repo_id IS NOT NULL AND r.id IS NULL"

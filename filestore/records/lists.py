@@ -7,7 +7,7 @@ counted, but for the one combination (a repo and an agent name) that no tally is
 from typing import LiteralString, NamedTuple
 
 from filestore.engine.base import ReadTx
-from filestore.errors import InvalidArgumentError
+from filestore.errors import CorruptionError, InvalidArgumentError
 from filestore.journal import rows
 from filestore.journal.bodies import is_text
 from filestore.journal.model import STATUSES, JournalRow, SessionInfo, Status
@@ -104,7 +104,8 @@ async def _page(tx: ReadTx, wanted: Filter, limit: int, offset: int) -> list[Jou
     page = []
     for journal_id in chosen:
         row = await tx.fetch_one(f"SELECT {COLUMNS} FROM journal j WHERE j.id = ?", (journal_id,))
-        assert row is not None
+        if row is None:
+            raise CorruptionError("an index names a session that is not there")
         page.append(rows.unpack(row))
     return page
 
