@@ -109,7 +109,7 @@ class Transcripts:
         async def unit(tx: Transaction) -> Row:
             row = await _started(tx, session_id, "append")
             if "id" in message:
-                before = await rows.find_records(tx.rows, row.id, message["id"])
+                before = await rows.find_records(tx.rows, row.id, message["id"], "message")
                 if before:
                     return _repeated(session_id, before, cast("dict[str, Any]", message))
             if row.is_final:

@@ -74,13 +74,10 @@ def up(connection: Connection, folder: Path, now_ms: int) -> None:
         connection.execute(sql)
     saved = folder / SAVED_NAME
     with translated_os_errors("up"):
-        had_zone = _read_saved(connection, saved) if saved.exists() else set()
-    for session_id, definition_id, archived_ms, started_ms in connection.execute(
-        _SESSIONS
-    ).fetchall():
-        had_zone.discard(session_id)
-        _bring_up(connection, session_id, definition_id, archived_ms, started_ms, now_ms)
-    for session_id in had_zone:
+        was_archived = _read_saved(connection, saved) if saved.exists() else {}
+    for row in connection.execute(_SESSIONS).fetchall():
+        _bring_up(connection, row, now_ms, was_archived=was_archived.pop(row[0], False))
+    for session_id in was_archived:
         _forget(connection, session_id)
     _tally(connection)
     sessions, journals = (
@@ -108,20 +105,18 @@ def forget_saved(connection: Connection, folder: Path, _: int) -> None:
 
 
 def _bring_up(
-    connection: Connection,
-    session_id: str,
-    definition_id: str,
-    archived_ms: int | None,
-    started_ms: int,
-    now_ms: int,
+    connection: Connection, session: tuple[Any, ...], now_ms: int, *, was_archived: bool
 ) -> None:
     """The journal of one session: made, or brought to where the session is."""
+    session_id, definition_id, archived_ms, started_ms = session
     found = connection.execute(
         "SELECT * FROM journal WHERE session_id = ?", (session_id,)
     ).fetchone()
     if found is None:
         (newest,) = connection.execute("SELECT max(id) FROM journal").fetchone()
         found = _begin(connection, (newest or 0) + 1, session_id, definition_id, started_ms)
+    if _checked(list(found[:-1])) != tuple(found):
+        return  # with a new check nobody would ever see that it is damaged
     row, more = list(found[:SHOWN]), msgpack.unpackb(found[SHOWN])
     if row[2] != definition_id:
         _add(connection, row, now_ms, "meta", {"definition_id": definition_id})
@@ -131,7 +126,7 @@ def _bring_up(
         _add(connection, row, archived_ms, "end", body)
         row[3], row[4], row[11] = "completed", "completed", 0
         more[0], more[6], more[10], more[11] = archived_ms, "archived", None, None
-    elif archived_ms is None and row[3] == "completed" and more[6] == "archived":
+    elif archived_ms is None and row[3] != "active" and was_archived:
         _add(connection, row, now_ms, "open", {"reason": "restored"})
         row[3], row[4] = "active", more[9]
         more[0], more[6] = None, "restored"
@@ -172,9 +167,12 @@ def _add_record(
 
 
 def _forget(connection: Connection, session_id: str) -> None:
-    (number,) = connection.execute(
+    found = connection.execute(
         "SELECT id FROM journal WHERE session_id = ?", (session_id,)
     ).fetchone()
+    if found is None:
+        return  # it was lost before
+    (number,) = found
     connection.execute("DELETE FROM journal WHERE id = ?", (number,))
     connection.execute("DELETE FROM related WHERE journal_id = ?", (number,))
     connection.execute(
@@ -205,26 +203,28 @@ def _checked(values: list[Any]) -> tuple[Any, ...]:
 
 
 def _lines(connection: Connection) -> Iterator[bytes]:
-    """One line a row: the table, then its values, bytes as hex; first, which journals had files."""
-    had = connection.execute("SELECT session_id FROM session").fetchall()
-    yield orjson.dumps([each for (each,) in had]) + b"\n"
+    """One line a row: the table, then its values, bytes as hex; first, which journals had files, and
+    whether those were archives.
+    """
+    had = connection.execute("SELECT session_id, archived_ms IS NOT NULL FROM session").fetchall()
+    yield orjson.dumps([[session_id, bool(is_archive)] for session_id, is_archive in had]) + b"\n"
     for table in SAVED_TABLES:
         for row in connection.execute(f"SELECT * FROM {table}"):
             values = [["x", each.hex()] if isinstance(each, bytes) else each for each in row]
             yield orjson.dumps([table, *values]) + b"\n"
 
 
-def _read_saved(connection: Connection, saved: Path) -> set[str]:
-    """Bring back what was saved. Returns the ids of the sessions that had files then."""
+def _read_saved(connection: Connection, saved: Path) -> dict[str, bool]:
+    """Bring back what was saved. Returns which sessions had files then, and whether as archives."""
     with saved.open("rb") as lines:
-        had_zone = set(orjson.loads(next(lines)))
+        was_archived = dict(orjson.loads(next(lines)))
         for line in lines:
             table, *row = orjson.loads(line)
             values = [bytes.fromhex(each[1]) if isinstance(each, list) else each for each in row]
             marks = ", ".join("?" * len(values))
             assert table in SAVED_TABLES, table
             connection.execute(f"INSERT INTO {table} VALUES ({marks})", values)
-    return had_zone
+    return was_archived
 
 
 STEP = Step("f0003_journal", up, down, forget_saved)
