@@ -323,9 +323,10 @@ async def test_step_killed_before_any_statement_is_done_or_not_begun(
             if version == 3:
                 assert await told(tried) == before, f"statement {at} of {count}"
                 down(tried, 2)
-        up(tried)
+        steps = up(tried)
         assert await told(tried) == before, f"statement {at} of {count}"
-        assert not (tried / SAVED).exists()
+        # Killed behind the commit, it stays until it is replaced: nobody reads it.
+        assert steps == [] or not (tried / SAVED).exists(), f"statement {at} of {count}"
         shutil.rmtree(tried)
 
 
