@@ -203,8 +203,8 @@ def _checked(values: list[Any]) -> tuple[Any, ...]:
 
 
 def _lines(connection: Connection) -> Iterator[bytes]:
-    """One line a row: the table, then its values, bytes as hex; first, which journals had files, and
-    whether those were archives.
+    """One line a row: the table, then its values, bytes as hex; first, which journals had files,
+    and whether those were archives.
     """
     had = connection.execute("SELECT session_id, archived_ms IS NOT NULL FROM session").fetchall()
     yield orjson.dumps([[session_id, bool(is_archive)] for session_id, is_archive in had]) + b"\n"
