@@ -103,7 +103,9 @@ DAMAGE: list[tuple[Any, str, set[str]]] = [
 ]
 
 
-@pytest.mark.parametrize(("sql", "told", "touched"), DAMAGE, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("sql", "told", "touched"), DAMAGE, ids=lambda v: None if isinstance(v, set) else str(v)[:40]
+)
 async def test_damage_is_told_by_reads_and_check_and_leaves_neighbours(
     open_store: StoreOpener, damaged: Path, clock: FakeClock, sql: Any, told: str, touched: set[str]
 ) -> None:
