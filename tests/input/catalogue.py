@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from filestore.journal.model import SESSION_ID_CHARS_MAX
 from tests.support.daemon import CLOSE, PING, TEXT, frame
 
 HEALTH: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "srv:health"}
@@ -149,7 +150,7 @@ NO_BYTES: list[Any] = [
     5, True, [], ["a"], {}, {"base64": 5}, {"base64": "a"}, {"base64": "YQ"}, {"base64": "_-8="},
     {"base64": "YQ==\n"}, {"base64": "\u00e9"}, {"base64": "", "more": 1}, {"BASE64": ""},
 ]  # fmt: skip
-NO_SESSIONS: list[str] = ["", "a\0", "\u202e", "\u200b", "a\nb", "x" * 129]
+NO_SESSIONS: list[str] = ["", "a\0", "\u202e", "\u200b", "a\nb", "x" * (SESSION_ID_CHARS_MAX + 1)]
 """None of them can become the id of a session."""
 
 

@@ -22,6 +22,11 @@ async def taken(stream: AsyncIterator[list[Record]], upto: int) -> list[int]:
     return found
 
 
+async def rest_of(stream: AsyncIterator[list[Record]]) -> list[Record]:
+    """All that is told until the stream ends."""
+    return [record async for some in stream for record in some]
+
+
 async def test_every_record_is_told_once_to_everyone(records: Records, panes: Sessions) -> None:
     """Many followers, each from another place, while records are added in all ways there are."""
     await records.create(NewSession("rest", "s", "ada"))
@@ -86,15 +91,16 @@ async def test_deleted_session_ends_what_follows_it(records: Records, panes: Ses
     await records.create(NewSession("rest", "s", "ada"))
     stream = records.follow("s")
     await anext(stream)
-    waiting = asyncio.ensure_future(anext(stream))
     await panes.append_output("ada", "x")
-    archived = await panes.archive("ada")
+    async with asyncio.TaskGroup() as group:
+        archiving = group.create_task(panes.archive("ada"))
+        assert [each.kind for each in await anext(stream)] == ["end"]
+    archived = archiving.result()
     assert archived is not None
-    assert [each.kind for each in await waiting] == ["end"]
-    waiting = asyncio.ensure_future(anext(stream))
-    await panes.delete_archive(archived.archive_zoneid)
-    with pytest.raises(NotFoundError):
-        await waiting
+    async with asyncio.TaskGroup() as group:
+        group.create_task(panes.delete_archive(archived.archive_zoneid))
+        with pytest.raises(NotFoundError):
+            await anext(stream)
 
 
 async def test_another_session_of_the_same_id_is_not_told_as_if_it_followed(
@@ -116,9 +122,7 @@ async def test_followers_end_with_the_store(records: Records, store: FileStore) 
     streams = [records.follow("s") for _ in range(3)]
     for each in streams:
         await anext(each)
-    waiting = [asyncio.ensure_future(anext(each)) for each in streams]
-    await asyncio.sleep(0)
-    await store.close()
-    for task in waiting:
-        with pytest.raises(StopAsyncIteration):
-            await task
+    async with asyncio.TaskGroup() as group:
+        waiting = [group.create_task(rest_of(each)) for each in streams]
+        group.create_task(store.close())
+    assert [each.result() for each in waiting] == [[], [], []]

@@ -13,6 +13,7 @@ from filestore import (
     TooLargeError,
     VersionConflictError,
 )
+from filestore.journal.model import SESSION_ID_CHARS_MAX
 from filestore.sessions import OutputAppended, Sessions, StateWritten
 from filestore.sessions.output import line_offset
 from filestore.transaction import Transaction
@@ -81,7 +82,9 @@ async def test_at_line_that_is_no_number_of_lines_is_refused(
     assert await everything(store) == []
 
 
-@pytest.mark.parametrize("session_id", ["x" * 129, "a\n", "\x00", "\ud800", 7, b"a", True, ["a"]])
+@pytest.mark.parametrize(
+    "session_id", ["x" * (SESSION_ID_CHARS_MAX + 1), "a\n", "\x00", "\ud800", 7, b"a", True, ["a"]]
+)
 async def test_session_id_that_is_none_is_refused(
     store: FileStore, sessions: Sessions, session_id: str
 ) -> None:
