@@ -8,6 +8,7 @@ That makes saving a snapshot that grew by one node a matter of comparing memory.
 Where the boundaries lie is not part of any format: another cutter reads old data just as well.
 """
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,15 @@ STREAM_LEVEL = 3
 RESYNC_PIECES = 8
 """After an edit, look this many old pieces ahead for where old and new run together again."""
 
+
+class _Unpackers(threading.local):
+    """A decompressor a thread: to make one takes as long as a chunk, to share one is wrong."""
+
+    def __init__(self) -> None:
+        self.zstd = zstandard.ZstdDecompressor()
+
+
+_UNPACKERS = _Unpackers()
 _CUTTER = FastCDC(CUT_BYTES_AVG, min_size=CUT_BYTES_MIN, max_size=CUT_BYTES_MAX)
 
 
@@ -59,7 +69,7 @@ def unpack(codec: int, stored: bytes, size: int, digest: bytes) -> bytes:
             # Before anything is allocated: the frame's own size might be damaged and huge.
             if zstandard.frame_content_size(stored) != size:
                 raise CorruptionError("chunk has another size")
-            data = zstandard.ZstdDecompressor().decompress(stored, max_output_size=size)
+            data = _UNPACKERS.zstd.decompress(stored, max_output_size=size)
         except zstandard.ZstdError as error:
             raise CorruptionError(f"chunk does not decompress ({error})") from error
     elif codec == CODEC_RAW:
