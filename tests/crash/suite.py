@@ -4,7 +4,6 @@ A suite is a function `(folder, plan) -> Row`. It goes on after a finding, so th
 of them; whoever runs it decides what a finding means.
 """
 
-import os
 import random
 import tempfile
 import time
@@ -13,7 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SEED_VARIABLE = "ZONED_SEED"
+from tests.support.seeds import seed_of_run
+
 SHOWN_MAX = 20
 
 
@@ -28,11 +28,8 @@ class Plan:
 
     @classmethod
     def short(cls, seconds: float) -> "Plan":
-        """For `make test`: ZONED_SEED replays a failure."""
-        given = os.environ.get(SEED_VARIABLE)
-        seed = int(given) if given else random.SystemRandom().randrange(1 << 32)
-        print(f"{SEED_VARIABLE}={seed}")
-        return cls(seed, seconds, is_short=True)
+        """For `make test`."""
+        return cls(seed_of_run(), seconds, is_short=True)
 
     def rng(self, *names: object) -> random.Random:
         """Chance of its own for each use."""

@@ -30,6 +30,7 @@ from tests.support.child_model import Model, Op
 from tests.support.cuts import Recording, State, states
 from tests.support.disk_states import HOWS, Cut, Disk, play, put, record
 from tests.support.faults import Call, read_trace
+from tests.support.seeds import seed_of_run
 
 pytestmark = [pytest.mark.strace, pytest.mark.slow]
 
@@ -182,7 +183,7 @@ async def examine(
 
 async def cut_power(folder: Path, sync: str, count: int) -> tuple[Counter[str], int]:
     """Record, cut, examine. Returns the states by kind, and how many had a loss."""
-    seed = int(os.environ.get("ZONED_SEED", random.SystemRandom().randrange(1 << 32)))
+    seed = seed_of_run()
     recording = record_sessions(folder, sync)
     models = {lane: models_of(lane) for lane in LANES}
     kinds: Counter[str] = Counter()

@@ -5,7 +5,6 @@ one they share. A kill is blind to power loss (the page cache survives it); test
 at that.
 """
 
-import os
 import random
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from filestore import FileStore
 from tests.support import child_model as ops
 from tests.support.child import SMALL, Child, open_store, spin
+from tests.support.seeds import seed_of_run
 
 LANES = 6
 SECONDS = 20.0
@@ -85,7 +85,7 @@ async def assert_lines(
 
 @pytest.mark.slow
 async def test_random_kills_keep_every_acknowledged_line_once_and_in_order(tmp_path: Path) -> None:
-    seed = int(os.environ.get("ZONED_SEED", random.SystemRandom().randrange(1 << 32)))
+    seed = seed_of_run()
     rng = random.Random(seed)
     acknowledged: dict[tuple[int, str], int] = {}
     acknowledged_shared: dict[int, set[int]] = {lane: set() for lane in range(LANES)}

@@ -22,6 +22,7 @@ from tests.model import values
 from tests.support import child_model as ops
 from tests.support.child import FAILPOINTS, Child, ChildDied, open_store, spin
 from tests.support.child_model import Model, Op, Refused
+from tests.support.seeds import seed_of_run
 
 LANES = ("a", "b")
 KILLS = int(os.environ.get("ZONED_KILLS", "80"))
@@ -199,7 +200,7 @@ class Machine:
 async def test_random_operations_with_random_kills_keep_whole_acknowledged_operations(
     tmp_path: Path,
 ) -> None:
-    seed = int(os.environ.get("ZONED_SEED", random.SystemRandom().randrange(1 << 32)))
+    seed = seed_of_run()
     machine = Machine(tmp_path / "data", random.Random(seed))
     is_long = "ZONED_KILLS" in os.environ
     started, rounds = time.monotonic(), 0
