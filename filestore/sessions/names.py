@@ -20,7 +20,9 @@ from filestore.journal.model import SESSION_ID_CHARS_MAX
 STATE = "output.state.json"
 OUTPUT = "output"
 DEFINITION_ID_CHARS_MAX = 128
-ARCHIVED_MS_MAX = (1 << 63) - 1
+ARCHIVED_MS_MAX = (1 << 63) - 2
+"""One less than a column holds: AFTER_ALL_MS is later than all."""
+AFTER_ALL_MS = ARCHIVED_MS_MAX + 1
 
 _DEFINITION_ID = re.compile(rf"[A-Za-z0-9_-]{{1,{DEFINITION_ID_CHARS_MAX}}}")
 _ARCHIVE = re.compile(rf"agent:({_DEFINITION_ID.pattern}):archive:(0|[1-9][0-9]{{0,18}})")

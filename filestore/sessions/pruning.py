@@ -11,7 +11,7 @@ from filestore.errors import InvalidArgumentError
 from filestore.reading import ReadTransaction
 from filestore.sessions import rows, units
 from filestore.sessions.model import ArchiveInfo, PrunePage
-from filestore.sessions.names import ARCHIVED_MS_MAX, check_definition_id
+from filestore.sessions.names import AFTER_ALL_MS, check_definition_id
 from filestore.store import FileStore
 from filestore.transaction import Transaction
 
@@ -52,7 +52,7 @@ async def prune(
 
 
 async def _look(tx: ReadTransaction, definition_id: str, rule: Rule, after_ms: int) -> PrunePage:
-    before = ARCHIVED_MS_MAX if rule.before_ms is None else rule.before_ms
+    before = AFTER_ALL_MS if rule.before_ms is None else min(rule.before_ms, AFTER_ALL_MS)
     if rule.keep:
         oldest_kept = await rows.nth_archive_ms(tx.rows, definition_id, rule.keep)
         before = min(before, -1 if oldest_kept is None else oldest_kept)

@@ -31,7 +31,7 @@ from filestore.sessions.model import (
     StateWritten,
 )
 from filestore.sessions.names import (
-    ARCHIVED_MS_MAX,
+    AFTER_ALL_MS,
     OUTPUT,
     STATE,
     check_definition_id,
@@ -270,9 +270,7 @@ class Sessions:
         """Finished sessions, newest first; `before` is the time of the last one of a page."""
         check_definition_id(definition_id)
         count = page_rows(limit)
-        before_ms = ARCHIVED_MS_MAX
-        if before is not None:
-            before_ms = max(-1, min(before, ARCHIVED_MS_MAX))
+        before_ms = AFTER_ALL_MS if before is None else max(-1, min(before, AFTER_ALL_MS))
         return await self._store.view(
             lambda tx: rows.load_archives(tx.rows, definition_id, before_ms, count)
         )

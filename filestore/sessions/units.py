@@ -15,6 +15,7 @@ from filestore.reading import ReadTransaction
 from filestore.sessions import rows
 from filestore.sessions.model import Archived, Restored
 from filestore.sessions.names import (
+    ARCHIVED_MS_MAX,
     OUTPUT,
     STATE,
     archive_zone,
@@ -336,6 +337,14 @@ async def _stream_preview(tx: ReadTransaction, row: SessionRow, looked: Looked) 
 async def archive_time(tx: Transaction, definition_id: str) -> int:
     """The clock, but later than every archive of this agent, whatever the clock says."""
     newest = await rows.newest_archive_ms(tx.rows, definition_id)
+    if newest >= ARCHIVED_MS_MAX:
+        zone = archive_zone(definition_id, newest)
+        raise AlreadyExistsError(
+            "the agent has an archive of the last time there is, so none can come after it",
+            operation="archive",
+            zone=zone,
+            hint=f"zoned fork {zone} to another agent, then zoned delete {zone}",
+        )
     return max(tx.rows.now_ms(), newest + 1, 0)
 
 

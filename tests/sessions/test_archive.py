@@ -5,8 +5,13 @@ from collections import Counter
 
 import pytest
 
-from filestore import FileStore, NotFoundError
+from filestore import AlreadyExistsError, FileStore, NotFoundError
 from filestore.sessions import Archived, ArchiveInfo, Sessions
+from filestore.sessions.adopting import adopt
+from filestore.sessions.names import ARCHIVED_MS_MAX, archive_zone
+from filestore.sessions.preview import Summary
+from filestore.sessions.pruning import Rule, prune
+from filestore.transaction import Transaction
 from tests.conftest import FakeClock, StoreOpener
 from tests.sessions.conftest import OpenSessions
 from tests.sessions.tools import OUTPUT, STATE, all_zones, everything, snapshot, streams_of
@@ -126,6 +131,28 @@ async def test_archives_under_a_clock_that_goes_back_stay_in_order(
     assert [row.archived_at_ms for row in rows] == sorted(
         (row.archived_at_ms for row in rows), reverse=True
     )
+
+
+async def test_archive_of_the_last_time_is_listed_and_let_go_but_nothing_comes_after_it(
+    store: FileStore, sessions: Sessions
+) -> None:
+    """Such a name can only have come with old data: no clock gets there."""
+    zone = archive_zone("a", ARCHIVED_MS_MAX)
+
+    async def adopted(tx: Transaction) -> None:
+        await tx.append_lines(zone, OUTPUT, ["old"])
+        await adopt(tx, zone, "old", 1, Summary())
+
+    await store.transact(adopted)
+    await sessions.append_output("a", "new")
+    before = await everything(store)
+    with pytest.raises(AlreadyExistsError, match=f"delete {zone}"):
+        await sessions.archive("a")
+    assert await everything(store) == before
+    assert [row.archive_zoneid for row in await sessions.list_archives("a")] == [zone]
+    pruned = await prune(store, "a", Rule(bytes_min=0), is_dry_run=False)
+    assert [row.archive_zoneid for row in pruned.found] == [zone]
+    assert await sessions.archive("a") is not None
 
 
 async def test_archive_time_of_one_agent_does_not_move_another(
