@@ -11,14 +11,18 @@ Where the boundaries lie is not part of any format: another cutter reads old dat
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
 
 import zstandard
 from blake3 import blake3
-from pyfastcdc import FastCDC
 
 from filestore.errors import CorruptionError
 from filestore.lines import LineCounter, Open
 from filestore.model import PIECE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from pyfastcdc import FastCDC
 
 HASH_BYTES = 32
 CODEC_RAW = 0
@@ -43,7 +47,14 @@ class _Unpackers(threading.local):
 
 
 _UNPACKERS = _Unpackers()
-_CUTTER = FastCDC(CUT_BYTES_AVG, min_size=CUT_BYTES_MIN, max_size=CUT_BYTES_MAX)
+
+
+@cache
+def _cutter() -> "FastCDC":
+    """What finds the boundaries. Imported when it is wanted: who only reads must not wait."""
+    from pyfastcdc import FastCDC
+
+    return FastCDC(CUT_BYTES_AVG, min_size=CUT_BYTES_MIN, max_size=CUT_BYTES_MAX)
 
 
 def hash_bytes(data: bytes, *, max_threads: int = 1) -> bytes:
@@ -146,7 +157,7 @@ def _cut(data: bytes, old: Sequence[Piece]) -> list[Piece]:
             piece, old_at = old[found], found + 1
         else:
             window = view[offset : offset + CUT_BYTES_MAX]
-            length = next(iter(_CUTTER.cut_buf(window))).length
+            length = next(iter(_cutter().cut_buf(window))).length
             raw = data[offset : offset + length]
             piece = make_piece(raw, VALUE_LEVEL)
         pieces.append(piece)

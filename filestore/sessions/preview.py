@@ -10,8 +10,6 @@ from typing import NamedTuple
 import orjson
 
 from filestore.errors import InvalidArgumentError
-from filestore.replay import replay
-from filestore.replay.nodes import CONTEXT_HEADING
 
 SNAPSHOT_BYTES_MAX = 4 << 20
 """Larger snapshots are not looked into."""
@@ -70,6 +68,8 @@ def preview_of(messages: Iterable[str]) -> str:
 
     A first message that only sets the scene is passed over if another one follows.
     """
+    from filestore.replay.nodes import CONTEXT_HEADING  # late, as below
+
     held = ""
     for message in messages:
         if held or not message.startswith(CONTEXT_HEADING):
@@ -80,6 +80,8 @@ def preview_of(messages: Iterable[str]) -> str:
 
 def preview_of_stream(lines: Iterable[bytes]) -> str:
     """The preview by the lines of a stream, or of the head of one."""
+    from filestore.replay import replay  # late: who only lists must not wait for it
+
     return preview_of(said(replay(lines).nodes()))
 
 

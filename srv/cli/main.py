@@ -4,6 +4,7 @@ Exit codes: 0 ok, 1 failed, 2 bad invocation, 3 found problems; 130 after Ctrl-C
 reads the answer any more, as shells expect. Nothing is imported that the verb does not need.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError("refuses to run under `python -O`: it needs its assertions")
         _open_standard_streams()
         gc.set_threshold(OBJECTS_MAX)
+        # Nor is what a command leaves behind looked through at its end, which takes as long again.
+        atexit.register(gc.freeze)
         if words[:1] == [HELPER]:
             from srv.cli.completion import complete
 

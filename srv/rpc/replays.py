@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Mapping
 from dataclasses import asdict
 
-from filestore.replay import PROVIDERS
 from filestore.sessions import Finding, Rebuilt, RecoveryPage, ReplayPage
 from srv.config import Config
 from srv.rpc.methods import PLACE, Caller, Json, Method, agents_in, place_of
@@ -12,6 +11,8 @@ from srv.rpc.params import Field, Spec, boolean, count, text, wrong
 
 def provider(name: str, value: object) -> str:
     """One of the providers, by name."""
+    from filestore.replay import PROVIDERS  # late: small commands do without
+
     given = text(name, value)
     if given not in PROVIDERS:
         known = ", ".join(PROVIDERS)

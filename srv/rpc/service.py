@@ -18,7 +18,6 @@ from filestore.sessions import Sessions
 from srv.config import Config, limits
 from srv.errors import ZonedError
 from srv.metrics import Metrics
-from srv.token import TOKEN_NAME, make_token
 
 if TYPE_CHECKING:
     from filestore.records import Records
@@ -62,6 +61,8 @@ class Service:
 
     async def rotate_token(self) -> Path:
         """Make a new token, durable on return, and let nobody in by the old one. Where it is."""
+        from srv.token import TOKEN_NAME, make_token  # late: small commands do without
+
         data_dir = self.config.data_dir
         async with self._token_lock:
             self.on_token(await asyncio.to_thread(make_token, data_dir))

@@ -6,15 +6,16 @@ the commands do: then nobody waits for them.
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from filestore.backup import back_up_to_file
-from filestore.check import Problem, check
-from filestore.sessions.exporting import export_session
-from filestore.sessions.importing import import_session
 from filestore.sessions.names import STATE, parse_session
-from filestore.shrinking import shrink
 from srv.rpc.methods import PLACE, Caller, Json, Method, place_of
 from srv.rpc.params import Spec, boolean, text, wrong
+
+if TYPE_CHECKING:
+    from filestore.check import Problem
+
+# What they call is imported when they are called: small commands must not wait for it.
 
 SALVAGE = "zoned repair <new folder> saves all that can be saved; or: zoned restore-backup <file>"
 
@@ -44,6 +45,8 @@ def path(name: str, value: object) -> Path:
 
 
 async def _check(caller: Caller, deep: bool = False) -> Json:
+    from filestore.check import check
+
     service = caller.service
     report = await check(service.store, deep=deep, progress=service.tell)
     return {
@@ -58,12 +61,16 @@ async def _check(caller: Caller, deep: bool = False) -> Json:
 
 
 async def _backup(caller: Caller, file: Path, force: bool = False) -> Json:
+    from filestore.backup import back_up_to_file
+
     service = caller.service
     size = await back_up_to_file(service.store, file, is_replacing=force, progress=service.tell)
     return {"file": str(file), "bytes": size}
 
 
 async def _gc(caller: Caller) -> Json:
+    from filestore.shrinking import shrink
+
     return (await shrink(caller.service.store))._asdict()
 
 
@@ -74,6 +81,8 @@ async def _export(
     archive_zoneid: str | None = None,
     force: bool = False,
 ) -> Json:
+    from filestore.sessions.exporting import export_session
+
     service, place = caller.service, place_of(definition_id, archive_zoneid)
     done = await export_session(
         service.store, place, file, is_replacing=force, progress=service.tell
@@ -82,6 +91,8 @@ async def _export(
 
 
 async def _import(caller: Caller, file: Path, definition_id: str | None = None) -> Json:
+    from filestore.sessions.importing import import_session
+
     service = caller.service
     done = await import_session(
         service.store, file, definition_id=definition_id, progress=service.tell
@@ -89,7 +100,7 @@ async def _import(caller: Caller, file: Path, definition_id: str | None = None) 
     return done._asdict()
 
 
-def _problem(problem: Problem) -> Json:
+def _problem(problem: "Problem") -> Json:
     """What is not known is left out."""
     row = {
         "message": problem.message,
@@ -101,7 +112,7 @@ def _problem(problem: Problem) -> Json:
     return {key: value for key, value in row.items() if value is not None}
 
 
-def _remedy(problem: Problem) -> str:
+def _remedy(problem: "Problem") -> str:
     """The command to run."""
     session = parse_session(problem.zone) if problem.zone and problem.name == STATE else None
     if session is not None and session[1] is None:
