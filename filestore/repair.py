@@ -34,10 +34,12 @@ from filestore.errors import (
     TooLargeError,
 )
 from filestore.files import sync_folder, translated_os_errors
+from filestore.journal.mending import REBUILT
 from filestore.ledger import save as save_ledger
 from filestore.meta import encode_meta
 from filestore.model import FILE_NAME_CHARS_MAX, Json
 from filestore.reading import FileRow, decode_meta
+from filestore.repair_journals import SavedJournals
 from filestore.restoring import copy_file, unused
 from filestore.salvage import Salvage, Stretch
 from filestore.sessions import rows
@@ -55,7 +57,8 @@ HOLES_TOLD_MAX = 3
 PREPARED_BYTES_MAX = 4 << 20
 """Larger files are built in pieces."""
 TOLD_TABLES = {"zone": "zones", "file": "files", "log": "appends", "session": "sessions",
-               "ledger": "migrated items"}  # fmt: skip
+               "ledger": "migrated items", "journal": "journals", "record": "records",
+               "repo": "repos"}  # fmt: skip
 """Tables whose lost rows nothing else would tell of."""
 
 
@@ -75,6 +78,8 @@ class Repaired:
     zones: int = 0
     files: int = 0
     bytes: int = 0
+    journals: int = 0
+    records: int = 0
     losses: list[Loss] = field(default_factory=list)
 
 
@@ -168,6 +173,7 @@ class _Saving:
         self._salvage = salvage
         self._progress = progress
         self._done = Repaired()
+        self._journals = SavedJournals(store, salvage, self._lose, progress)
         self._names: set[str] = set()
         """Of zones, and ids of sessions: what there may be only once."""
         self._archives: set[tuple[str, int]] = {
@@ -179,6 +185,10 @@ class _Saving:
     async def run(self) -> Repaired:
         salvage = self._salvage
         self._tell_flaws()
+        # Before the sessions: each finds its own.
+        await self._journals.save()
+        self._done.journals = len(self._journals.rows)
+        self._done.records = self._journals.records
         files: dict[int, list[FileRow]] = {zone_id: [] for zone_id in salvage.zones}
         for zone_id in salvage.sessions:
             files.setdefault(zone_id, [])
@@ -235,8 +245,7 @@ class _Saving:
         summary = await self._summary(name, files) if session is None else Summary()
         created_ms = zone.created_ms if zone else min((f.row.created_ms for f in files), default=0)
         meta = decode_meta(zone.meta) if zone else {}
-        if session is None and parse_session(name) is not None:
-            self._lose(name, "", "the session's row: it has another id now")
+        begins = self._lost_session(name, session, created_ms)
 
         async def unit(tx: Transaction) -> None:
             await tx.add_zone(name, created_ms=created_ms, meta=meta)
@@ -252,14 +261,34 @@ class _Saving:
                 )
                 versions[file.name] = info.version
             if session is not None:
-                await rows.insert(tx.rows, await _moved(tx, session, name, files, versions))
+                row = await _moved(tx, session, name, files, versions)
+                await rows.insert(tx.rows, row, joins=True, reason=REBUILT)
             elif parse_session(name) is not None:
-                await adopt(tx, name, str(uuid4()), created_ms, summary)
+                await adopt(tx, name, *begins, summary, joins=True)
 
         await self._store.transact(unit)
         self._done.zones += 1
         self._done.files += len(files)
         self._done.bytes += sum(file.content.size for file in files)
+
+    def _lost_session(
+        self, name: str, session: SessionRow | None, created_ms: int
+    ) -> tuple[str, int]:
+        """Tell if a session has lost its row or its journal. Returns what it is begun with again:
+        its id and its start, if its journal tells them, else others.
+        """
+        begins = str(uuid4()), created_ms
+        about = parse_session(name)
+        if session is not None:
+            if self._salvage.has_journals and session.session_id not in self._journals.rows:
+                self._lose(name, "", "the session's journal: it begins a new one")
+        elif about is not None:
+            found = self._journals.whose(*about)
+            if found is not None:
+                begins = found.session_id, found.created_ms
+            again = "made of its journal and its files" if found else "it has another id now"
+            self._lose(name, "", f"the session's row: {again}")
+        return begins
 
     def _archived_if_torn(
         self, session: SessionRow, zone: str, files: list[_File]

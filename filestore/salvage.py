@@ -5,8 +5,9 @@ A row is known by its shape and its check, not by the table in which it was foun
 may name the wrong ones. Nothing is believed that has no check of ours.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from types import UnionType
 from typing import NamedTuple
 
 import msgpack
@@ -19,15 +20,35 @@ from filestore.engine.log import decode
 from filestore.engine.pages import Cell, Flaw, Pages, Value, read_again, scan
 from filestore.engine.schema import ENTRY, LIST_PAGE_BITS, row_check
 from filestore.errors import CorruptionError
+from filestore.journal import rows as journals
+from filestore.journal.bodies import load
+from filestore.journal.model import SEQ_BITS, JournalRow, Record
 from filestore.ledger import LedgerRow
 from filestore.lists import Entry, Page
 from filestore.model import PIECE_BYTES_MAX
 from filestore.reading import FileRow, ZoneRow
+from filestore.records.repos import Repo
 from filestore.sessions.rows import SessionRow
 
 Place = tuple[int, int]
 ROWS_PER_WORD = 256
 """So many rows between two words of progress."""
+SHAPES: dict[str, tuple[type | UnionType, ...]] = {
+    "zone": (int, str, int, int, bytes),
+    "file": (int, int, str, int, int, int, int, int, int, int, bytes | None, bytes),
+    "list": (int, int, int, bytes),
+    "list being taken apart or built": (int, int),
+    "session": (int, str, str, int | None, int, str, int, int, int, int, bytes),
+    "count of an agent, or what a session is found by": (str, int),
+    "ledger": (str, str, str, int, int, str, str, int, int),
+    "journal": (
+        int, str, str, str, str, str, int, int, int, str | None, str | None, int, int, bytes,
+    ),
+    "record": (int, int, str, str | None, bytes),
+    "repo, or tally": (str, str, str, int),
+}  # fmt: skip
+"""What the columns of rows with a check are, but for the check. Rows of two tables that look alike
+are told apart by what is in them, where it matters."""
 
 
 class Stretch(NamedTuple):
@@ -38,6 +59,14 @@ class Stretch(NamedTuple):
     data: bytes | None
 
 
+def shape_of(fields: Sequence[Value]) -> str:
+    """What a row is by the types of its columns, its check left out; empty: none of ours."""
+    for name, shape in SHAPES.items():
+        if len(shape) == len(fields) and all(map(isinstance, fields, shape)):
+            return name
+    return ""
+
+
 class Salvage:
     """All that was found. Memory goes with the number of rows, not with their bytes."""
 
@@ -46,6 +75,8 @@ class Salvage:
         self.files: dict[int, FileRow] = {}
         self.sessions: dict[int, SessionRow] = {}
         self.ledger: list[LedgerRow] = []
+        self.journals: dict[int, JournalRow] = {}
+        self.repos: dict[str, Repo] = {}
         self.flaws: list[Flaw] = []
         self.lost_log_rows: list[tuple[int, int]] = []
         """Rows of the log of which not even the files are known: number and bytes."""
@@ -59,6 +90,8 @@ class Salvage:
         self._chunks: dict[bytes, tuple[int, int]] = {}
         """Id and codec by hash."""
         self._data: dict[int, Place] = {}
+        self._records: dict[int, dict[int, Place]] = {}
+        """By journal and seq."""
         self._by_content: dict[bytes, Place] | None = None
 
     def read(self, roots: list[tuple[str, int]], progress: Progress) -> None:
@@ -80,6 +113,30 @@ class Salvage:
             return []
         known = self.files.keys() | self._released
         return sorted((self._lists.keys() | self._tails.keys()) - known)
+
+    @property
+    def journal_ids(self) -> list[int]:
+        """Journals of which anything is there. Records without a row of their journal count only
+        where such rows were lost: else they are of sessions that were deleted."""
+        found = set(self.journals)
+        if any(flaw.table == "journal" for flaw in self.flaws):
+            found |= self._records.keys()
+        return sorted(found)
+
+    @property
+    def has_journals(self) -> bool:
+        """False if nothing was found of any, as in a store of a format that has none."""
+        return bool(self.journals or self._records)
+
+    def seqs(self, journal_id: int) -> list[int]:
+        """The records of a journal that are there, in order."""
+        return sorted(self._records.get(journal_id, ()))
+
+    def record(self, journal_id: int, seq: int) -> tuple[Record, bytes]:
+        """One of them, and its body as it is stored."""
+        _, at_ms, kind, ref, body, _ = read_again(self._pages, self._records[journal_id][seq])
+        assert isinstance(body, bytes), "so it was when it was found"
+        return Record(seq, at_ms, kind, load(body), ref), body  # type: ignore[arg-type]  # as above
 
     def content(self, file_id: int) -> Iterator[Stretch]:
         """The bytes of a file in order, and its holes."""
@@ -129,42 +186,46 @@ class Salvage:
                     return self._take_chunk(values)
         except (CorruptionError, TypeError, ValueError, OverflowError):
             return False
-        return self._take_checked(values)
+        return self._take_checked(values, cell.place)
 
-    def _take_checked(self, values: tuple[Value, ...]) -> bool:
+    def _take_checked(self, values: tuple[Value, ...], place: Place) -> bool:
         *fields, check = values
         try:
             if check != row_check(*fields):  # type: ignore[arg-type]  # a float fails just so
                 return False
         except (TypeError, OverflowError, ValueError):
             return False
-        match len(values):
-            case 6:
-                zone = ZoneRow(*fields)  # type: ignore[arg-type]  # the check vouches for types
+        match fields, shape_of(fields):
+            case _, "zone":
+                zone = ZoneRow(*fields)  # type: ignore[arg-type]  # its shape vouches for the types
                 self.zones.setdefault(zone.id, zone)
                 self._count(zone.id, zone.version)
-            case 13:
+            case _, "file":
                 file = FileRow(*fields)  # type: ignore[arg-type]  # as above
                 self.files.setdefault(file.id, file)
                 self._count(file.id, file.version)
-            case 5:
-                page_id, offset, line, blob = fields
-                assert isinstance(page_id, int)
-                assert isinstance(offset, int)
-                assert isinstance(line, int)
-                assert isinstance(blob, bytes)
+            case [int(page_id), int(offset), int(line), bytes(blob)], "list":
                 number = page_id & ((1 << LIST_PAGE_BITS) - 1)
                 page = Page(number, offset, line, [Entry(*e) for e in ENTRY.iter_unpack(blob)])
                 self._lists.setdefault(page_id >> LIST_PAGE_BITS, {}).setdefault(number, page)
-            case 12:
-                *shown, more = fields
-                assert isinstance(more, bytes)
+            case [*shown, bytes(more)], "session":
                 session = SessionRow(*shown, *msgpack.unpackb(more))  # type: ignore[arg-type]  # as above
                 self.sessions.setdefault(session.zone_id, session)
-            case 10:
+            case _, "ledger":
                 self.ledger.append(LedgerRow(*fields))  # type: ignore[arg-type]  # as above
-            case 3 if isinstance(fields[0], int):
-                self._released.add(fields[0])
+            case [int(file_id), _], "list being taken apart or built":
+                self._released.add(file_id)
+            case _, "journal":
+                row = journals.unpack(values)
+                self.journals.setdefault(row.id, row)
+            case [int(key), *_], "record":
+                found = self._records.setdefault(key >> SEQ_BITS, {})
+                found.setdefault(key & ((1 << SEQ_BITS) - 1), place)
+            case [str(first), *_], "repo, or tally" if first not in journals.SCOPES:
+                repo = Repo(*fields)  # type: ignore[arg-type]  # as above
+                self.repos.setdefault(repo.id, repo)
+            case _, "":
+                return False
         return True
 
     def _take_chunk(self, values: tuple[Value, ...]) -> bool:

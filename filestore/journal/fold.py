@@ -97,6 +97,8 @@ def _message(row: JournalRow, record: Record) -> JournalRow:
 
 def _meta(row: JournalRow, record: Record) -> JournalRow:
     body = record.body
+    if "stated" in body:
+        return row._replace(**body["stated"])
     names = ("definition_id", "title", "agent_name", "purpose", "context")
     changed = {name: body[name] for name in names if name in body}
     if "transcript" in body:

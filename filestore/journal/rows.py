@@ -30,6 +30,8 @@ COLUMNS: LiteralString = (
 _SHOWN = 13
 _CONTEXT, _METADATA = 3, 4
 _RECORD: LiteralString = "id, at_ms, kind, ref, body, row_check"
+SCOPES = ("all", "repos", "repo", "agent")
+"""What sessions are counted under; see `tallied`."""
 PAGE_RECORDS_MAX = 500
 PAGE_BYTES_MAX = 1 << 20
 PAGE_STEP = 32

@@ -36,7 +36,10 @@ def _show(screen: Screen, done: Repaired, target: str) -> None:
         rows = [(each.zone or "?", each.name or "-", each.saved_as or "-", each.what)
                 for each in done.losses]  # fmt: skip
         screen.table(("ZONE", "FILE", "WHAT IS LEFT", "LOST"), rows)
-    saved = f"{several(done.zones, 'zone')}, {several(done.files, 'file')}, {size(done.bytes)}"
+    saved = ", ".join((
+        several(done.zones, "zone"), several(done.files, "file"), size(done.bytes),
+        f"{several(done.journals, 'session')} with {several(done.records, 'record')}",
+    ))  # fmt: skip
     count = len(done.losses)
     lost = f"{count} {'loss' if count == 1 else 'losses'}" if count else "nothing lost"
     screen.line(f"saved in {harmless(target)}: {saved}; {lost}")

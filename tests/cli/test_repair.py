@@ -15,6 +15,7 @@ def test_damaged_store_is_saved_and_put_in_place(alone: Zoned) -> None:
     assert lines[0].split() == ["ZONE", "FILE", "WHAT", "IS", "LEFT", "LOST"]
     assert "appends of unknown files, 70 bytes in all" in answer.text
     assert lines[-1].startswith(f"saved in {saved}: 2 zones, 3 files, ")
+    assert lines[-1].split("; ")[0].endswith("2 sessions with 3 records")
     alone.ok("restore-backup", str(saved / "zoned.db"), "--yes")
     assert alone.ok("check", "--deep").code == 0
     assert alone.ok("show", zone).out == SNAPSHOT
@@ -24,7 +25,9 @@ def test_damaged_store_is_saved_and_put_in_place(alone: Zoned) -> None:
 def test_nothing_lost_is_0_and_json_tells_counts(alone: Zoned) -> None:
     alone.fill()
     done = alone.json("repair", str(alone.folder.parent / "saved"))
-    assert done == {"zones": 2, "files": 3, "bytes": 106, "losses": []}
+    assert done == {
+        "zones": 2, "files": 3, "bytes": 106, "journals": 2, "records": 3, "losses": [],
+    }  # fmt: skip
     again = alone("repair", str(alone.folder.parent / "saved"))
     assert again.code == 1
     assert "give the path of a folder that is not there yet" in again.err

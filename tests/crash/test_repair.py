@@ -21,6 +21,9 @@ from filestore import (
     NotFoundError,
 )
 from filestore.engine.pages import LEAF, MAP_TREE, Pages, roots_of
+from filestore.journal.mending import LOST_CHUNK
+from filestore.records import NewSession, Record, Records
+from filestore.records.transcripts import Transcripts
 from filestore.repair import FOUND_ZONE, Repaired, repair
 from filestore.sessions import Sessions
 from tests.contract.tools import noise, query, run_sql
@@ -33,9 +36,56 @@ STATE = b'{"nodes": [{"type": "user_message", "message": "Fix it"}], "highWaterM
 LARGE = b', "more": "%s"}' % noise(30_000).hex().encode()
 
 
+PARTS = [b"one ", b"two ", b"three"]
+PROMPTS = 150
+
+
+async def fill_records(store: FileStore, workspace: Path) -> None:
+    """Sessions of the other surfaces, with all kinds of records; one of them was deleted."""
+    records = Records(store)
+    (workspace / "code").mkdir(parents=True, exist_ok=True)
+    repo = await records.add_repo("code", "Code", workspace)
+    metadata = {"big": 10**30, "deep": {"a": [None]}}
+    await records.create(NewSession("rest", "work", repo_id=repo.id, metadata=metadata))
+    for number in range(PROMPTS):
+        asked = await records.prompt("work", f"{number}: {noise(40, number).hex()}")
+        assert asked.seq >= 0
+        for part in PARTS:
+            await records.add_message(
+                "work", "agent", part.decode(), partial=part != PARTS[-1], message_id=f"m{number}"
+            )
+    await records.create(NewSession("cli", "forgotten", purpose="secret"))
+    await records.finish("forgotten", "completed")
+    assert await records.cleanup(1 << 50) == ["forgotten"]
+    await records.create(NewSession("cli", "task", agent_name="ada", purpose="to try", context=[1]))
+    await records.update("task", phase="planning", metadata={"k": "v"}, error="went wrong")
+    await records.add_record(
+        "task", "checkpoint", {"name": "c", "state": {"ticket_id": 7}}, ref="c"
+    )
+    await records.finish("task", "failed", summary="no", note={"ms": 3})
+    await records.create(NewSession("mcp", "ent"))
+    await records.add_record("ent", "observation", {"started_ms": 5, "outcomes": [{"id": "pr1"}]})
+    transcripts = Transcripts(store)
+    await transcripts.start("talk", {"agentSlug": "ada", "context": CONTEXT})
+    for role in ("user", "assistant") * 3:
+        await transcripts.append("talk", row(role))
+
+
+CONTEXT = {"workingDir": "/", "fsScopeTier": "read"}
+
+
+def row(role: str) -> dict[str, object]:
+    return {
+        "role": role,
+        "content": [{"type": "text", "text": "said"}],
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+
+
 async def fill(folder: Path) -> None:
     """Sessions and other zones; values, sealed streams, tails; things that were deleted."""
     async with await FileStore.open(folder, limits=Limits(seal_bytes=16384)) as store:
+        await fill_records(store, folder.parent)
         async with Sessions(store) as sessions:
             for agent in ("ada", "bob"):
                 await sessions.append_output(agent, STREAM)
@@ -247,6 +297,165 @@ async def test_many_holes_are_few_words(damaged: Path) -> None:
             assert all(sum(a) < b[0] for a, b in itertools.pairwise(holes))
 
 
+def pages_of(path: Path, table: str) -> list[int]:
+    """All pages of a table's tree, its root first."""
+    with path.open("rb") as file:
+        pages = Pages(file)
+        found = [roots_of(pages)[table]]
+        for above in found:
+            found += [n for n in range(2, pages.count + 1) if pages.mapped(n) == (MAP_TREE, above)]
+    return found
+
+
+def numbers(path: Path, sql: str) -> list[int]:
+    """The first column of what a query finds."""
+    return [int(str(found[0])) for found in query(path, sql)]
+
+
+@pytest.mark.parametrize("table", ["related", "tally", "agent", "format_step"])
+async def test_what_can_be_made_again_is_no_loss(original: Path, damaged: Path, table: str) -> None:
+    wipe(damaged / "zoned.db", *pages_of(damaged / "zoned.db", table))
+    done, found = await repaired(damaged)
+    assert done.losses == []
+    assert found == await what_is_in(original, read_only=True)
+    assert (done.journals, done.records) == (len(found["journals"]), records_in(found))
+
+
+def records_in(found: Contents) -> int:
+    return sum(len(records) for _, records in found["journals"].values())
+
+
+async def test_rows_of_journals_are_made_again_of_their_records(
+    original: Path, damaged: Path
+) -> None:
+    wanted = await what_is_in(original, read_only=True)
+    wipe(damaged / "zoned.db", *pages_of(damaged / "zoned.db", "journal"))
+    done, found = await repaired(damaged)
+    assert found["journals"].keys() == wanted["journals"].keys()
+    for session_id, (info, records) in wanted["journals"].items():
+        again, there = found["journals"][session_id]
+        assert again._replace(updated_ms=info.updated_ms) == info
+        assert there == records
+    assert {found[part] == wanted[part] for part in ("zones", "sessions", "repos")} == {True}
+    told = [loss.what for loss in done.losses if loss.zone == "journal:work"]
+    assert told == [f"its row: made again of its records up to {4 * PROMPTS}"]
+    assert any(loss.what.startswith("journals in page") for loss in done.losses)
+
+
+async def test_journals_without_records_keep_what_their_rows_say(
+    original: Path, damaged: Path
+) -> None:
+    wanted = await what_is_in(original, read_only=True)
+    wipe(damaged / "zoned.db", *pages_of(damaged / "zoned.db", "record"))
+    done, found = await repaired(damaged)
+    assert found["journals"].keys() == wanted["journals"].keys()
+    for session_id, (info, records) in wanted["journals"].items():
+        again, there = found["journals"][session_id]
+        assert again._replace(records=len(records)) == info
+        assert len(there) == len(records) + 1
+        assert {record.body.get("reason") for record in there} <= {"lost", "rebuilt"}
+        assert f"journal:{session_id}" in {loss.zone for loss in done.losses}
+    assert found["sessions"] == wanted["sessions"]
+    told = [loss.what for loss in done.losses if loss.zone == "journal:talk"]
+    assert told == ["8 of 8 records: 0 to 7"]
+    # Its start is lost, so it can be started again.
+    async with await FileStore.open(damaged.parent / "saved") as store:
+        with pytest.raises(NotFoundError, match="no transcript"):
+            await Transcripts(store).load("talk")
+
+
+async def test_records_that_are_lost_leave_a_word_in_their_place(
+    original: Path, damaged: Path
+) -> None:
+    """The others keep their numbers, and answers say where they have a hole."""
+    wanted = await what_is_in(original, read_only=True)
+    path = damaged / "zoned.db"
+    first, _, last = numbers(path, "SELECT id FROM record WHERE ref = 'm70' ORDER BY id")
+    other, *_ = numbers(path, "SELECT id FROM record WHERE ref = 'm90' ORDER BY id")
+    ids = [first + 1, last + 1, other]
+    run_sql(path, f"UPDATE record SET at_ms = 1 WHERE id IN {tuple(ids)}")
+    done, found = await repaired(damaged)
+    told = [loss.what for loss in done.losses if loss.zone == "journal:work"]
+    seqs = [number & 0xFFFFFF for number in ids]
+    assert told == [f"3 of {4 * PROMPTS + 1} records: {seqs[0]}, {seqs[1]}, {seqs[2]}"]
+    info, records = wanted["journals"]["work"]
+    again, there = found["journals"]["work"]
+    assert again._replace(records=len(records)) == info
+    assert [a.seq for a, b in zip(there, records, strict=False) if a != b] == seqs
+    async with await FileStore.open(damaged.parent / "saved") as store:
+        messages = await Records(store).messages("work")
+        texts = {each.id: each.content["text"] for each in messages}
+        assert texts["m70"] == "one \n[lost]\nthree"
+        assert texts["m71"] == "one two three"
+        assert texts["m90"] == "\n[lost]\ntwo three"
+        assert len(messages) == 2 * PROMPTS - 1
+        await Records(store).prompt("work", "goes on")
+
+
+async def test_records_of_nobody_are_a_session_of_their_own(damaged: Path) -> None:
+    path = damaged / "zoned.db"
+    (number,) = numbers(path, "SELECT id FROM journal WHERE session_id = 'task'")
+    (kinds,) = numbers(path, "SELECT records FROM journal WHERE session_id = 'task'")
+    run_sql(path, f"UPDATE journal SET records = 1 WHERE id = {number}")
+    run_sql(path, f"UPDATE record SET at_ms = 1 WHERE id = {number << 24}")
+    done, found = await repaired(damaged)
+    info, records = found["journals"][f"repair-found-{number}"]
+    assert (info.status, info.phase, info.error_count, len(records)) == (
+        "error",
+        "failed",
+        1,
+        kinds,
+    )
+    (loss,) = [loss for loss in done.losses if loss.saved_as]
+    assert loss.saved_as == f"journal:repair-found-{number}"
+    assert loss.what == f"whose journal it is that has {kinds - 1} records left"
+    assert "task" not in found["journals"]
+
+
+async def test_sessions_without_their_rows_find_their_journals(
+    original: Path, damaged: Path
+) -> None:
+    wanted = await what_is_in(original, read_only=True)
+    wipe(damaged / "zoned.db", *pages_of(damaged / "zoned.db", "session"))
+    done, found = await repaired(damaged)
+    assert found == wanted
+    told = {loss.zone: loss.what for loss in done.losses if loss.zone}
+    assert told == {
+        zone: "the session's row: made of its journal and its files"
+        for zone in wanted["zones"] if zone.startswith("agent:")
+    }  # fmt: skip
+
+
+async def test_session_without_a_journal_begins_a_new_one(original: Path, damaged: Path) -> None:
+    path = damaged / "zoned.db"
+    wanted = await what_is_in(original, read_only=True)
+    session_id = wanted["sessions"]["ada"][0]
+    (number,) = numbers(path, f"SELECT id FROM journal WHERE session_id = '{session_id}'")
+    run_sql(path, f"DELETE FROM journal WHERE id = {number}")
+    run_sql(path, f"DELETE FROM record WHERE id >> 24 = {number}")
+    done, found = await repaired(damaged)
+    assert [loss[:3] for loss in done.losses] == [
+        ("agent:ada:current", "", "the session's journal: it begins a new one")
+    ]
+    _, records = found["journals"][session_id]
+    assert [record.body.get("reason") for record in records] == ["rebuilt"]
+    assert found["sessions"] == wanted["sessions"]
+
+
+async def test_lost_repo_keeps_its_sessions(original: Path, damaged: Path) -> None:
+    wanted = await what_is_in(original, read_only=True)
+    wipe(damaged / "zoned.db", *pages_of(damaged / "zoned.db", "repo"))
+    done, found = await repaired(damaged)
+    assert found["journals"] == wanted["journals"]
+    (repo,) = wanted["repos"]
+    assert [(each.id, each.path) for each in found["repos"]] == [
+        (repo.id, f"/repair:lost/{repo.id}")
+    ]
+    assert (f"the path and the name of repo {repo.id}", f"/repair:lost/{repo.id}") in {
+        loss[2:] for loss in done.losses
+    }
+
+
 async def test_files_whose_names_are_lost_are_found(original: Path, damaged: Path) -> None:
     path = damaged / "zoned.db"
     with path.open("rb") as file:
@@ -287,7 +496,34 @@ def never_wrong(wanted: Contents, found: Contents, done: Repaired, place: str) -
                 assert is_told or data in data_found, f"{place}: {zone}/{name} is gone untold"
     deleted = found["zones"].keys() - wanted["zones"].keys()
     assert not any(zone == "secret" or "eve" in zone for zone in deleted), place
+    return whole + journals_never_wrong(wanted, found, done, place)
+
+
+def journals_never_wrong(wanted: Contents, found: Contents, done: Repaired, place: str) -> int:
+    """Every session is as it was, or told; every record that is there is at its place."""
+    told = {loss.zone for loss in done.losses}
+    whole = 0
+    for session_id, (info, records) in wanted["journals"].items():
+        is_told = f"journal:{session_id}" in told or "" in told or info.zone in told
+        there = found["journals"].get(session_id)
+        if there == (info, records):
+            whole += 1
+        else:
+            assert is_told, f"{place}: the journal of {session_id} is other than it was untold"
+        for before, now in zip(records, there[1] if there else [], strict=False):
+            assert now == before or is_in_place_of_lost(now), f"{place}: {session_id}: {now}"
+    assert "forgotten" not in found["journals"], place
+    assert "secret" not in repr(found["journals"]), place
     return whole
+
+
+def is_in_place_of_lost(record: Record) -> bool:
+    """True if a record is one that repair has made, and says so."""
+    body = record.body
+    if record.kind == "message":
+        return bool(body["content"]["text"] == LOST_CHUNK)
+    # A session whose own row or records are lost may be begun, or ended, anew.
+    return body.get("reason") in ("lost", "rebuilt", "archived")
 
 
 def _wipe_some(count: int, rng: random.Random, data: bytearray) -> None:
@@ -330,6 +566,7 @@ DAMAGES: dict[str, Callable[[random.Random, bytearray], None]] = {
 async def test_random_damage_is_saved_around(original: Path, tmp_path: Path, kind: str) -> None:
     wanted = await what_is_in(original, read_only=True)
     total = sum(len(zone["files"]) for zone in wanted["zones"].values())
+    total += len(wanted["journals"])
     kept = []
     for seed in range(6):
         folder = tmp_path / str(seed)
@@ -340,7 +577,7 @@ async def test_random_damage_is_saved_around(original: Path, tmp_path: Path, kin
         done, found = await repaired(folder / "data")
         kept.append(never_wrong(wanted, found, done, f"{kind}, seed {seed}"))
         shutil.rmtree(folder)
-    print(f"{kind}: {kept} of {total} files whole")
+    print(f"{kind}: {kept} of {total} files and sessions whole")
     assert kind == "cut short" or max(kept) > total // 2
 
 

@@ -6,14 +6,15 @@ from typing import Any
 
 from filestore import FileStore
 from filestore.check import check
+from filestore.records import Records
 from filestore.sessions import Sessions
 
 Contents = dict[str, Any]
 
 
 async def contents_of(store: FileStore) -> Contents:
-    """Zones, files with bytes, times, meta and lines, sessions with ids and previews. No versions,
-    which are of a store alone."""
+    """Zones, files with bytes, times, meta and lines, sessions with ids, previews and records, and
+    repos. No versions, which are of a store alone."""
     zones: Contents = {}
     for info in (await store.zones(limit=1000)).zones:
         files = await store.files(info.name) or []
@@ -27,7 +28,16 @@ async def contents_of(store: FileStore) -> Contents:
                 for each in files
             },
         }  # fmt: skip
-    found: Contents = {"zones": zones, "sessions": {}}
+    records = Records(store)
+    found: Contents = {
+        "zones": zones,
+        "sessions": {},
+        "journals": {
+            each.id: (each, await records.records(each.id, limit=100_000))
+            for each in await records.recent(100_000)
+        },
+        "repos": await records.list_repos(),
+    }
     async with Sessions(store) as sessions:
         for agent in await sessions.list_agents():
             current = await sessions.read_state(agent.definition_id)

@@ -1,0 +1,169 @@
+"""A journal of which records are lost, made whole again: what stands in the place of the lost ones,
+and the row that all of it folds to. Pure.
+
+Records keep their seqs, since callers go on from those. In the place of a lost one stands a `note`
+that says so; where it was a chunk of an answer, or may have been one, a chunk that says so. What
+the lost ones had made of the row is stated again at the end, if the row itself is known. See
+docs/specs/0006-backup-and-repair.md.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from filestore.journal.bodies import dump
+from filestore.journal.fold import fold, opened
+from filestore.journal.model import JournalRow, Record
+
+LOST: dict[str, Any] = {"reason": "lost"}
+"""The body of a note in the place of a record."""
+LOST_CHUNK = "\n[lost]\n"
+"""The text in the place of a chunk."""
+REBUILT = "rebuilt"
+_STATED = tuple(
+    name
+    for name in JournalRow._fields
+    if name not in ("id", "session_id", "origin", "created_ms", "updated_ms", "records")
+)
+
+Stored = tuple[Record, bytes]
+"""A record, and its body as it is stored."""
+
+
+class Mending:
+    """One journal. `known`: its row, if that was found. `new_id`: the session's id and definition,
+    if neither its row nor its first record was found.
+    """
+
+    def __init__(
+        self,
+        journal_id: int,
+        known: JournalRow | None,
+        seqs: Sequence[int],
+        load: Callable[[int], Stored],
+        new_id: tuple[str, str],
+    ) -> None:
+        self._id = journal_id
+        self.known = known
+        self._seqs = seqs
+        self._there = frozenset(seqs)
+        self._load = load
+        self._new_id = new_id
+        self.row: JournalRow | None = None
+        """The fold of what was given out so far; whole once `records` is at its end."""
+        self.count = max(known.records if known else 0, seqs[-1] + 1 if seqs else 0)
+        """How many records the journal had, as far as anything tells."""
+        self._beginnings: dict[int, str] = {}
+        self.lost = self.count - len(seqs)
+        """How many of them are not there."""
+
+        self.is_named = known is not None or 0 in self._there
+        """True if anything tells whose journal it is."""
+
+    @property
+    def session_id(self) -> str:
+        """Whose journal it is."""
+        if self.known is not None:
+            return self.known.session_id
+        return str(self._load(0)[0].body["id"]) if self.is_named else self._new_id[0]
+
+    def lost_stretches(self) -> list[tuple[int, int]]:
+        """The first and the last of each row of lost records."""
+        edges = [-1, *self._seqs, self.count]
+        return [(a + 1, b - 1) for a, b in pairwise(edges) if b - a > 1]
+
+    def records(self) -> Iterator[Stored]:
+        """All records, in order, what stands for lost ones among them."""
+        self._beginnings = self._lost_beginnings()
+        expected = 0
+        for seq in (*self._seqs, self.count):
+            for missing in range(expected, seq):
+                yield self._take(_stored(self._instead(missing)))
+            if seq < self.count:
+                yield self._take(self._load(seq))
+            expected = seq + 1
+        if self.known is None:
+            return
+        if self.lost and self.row is not None and self.known.records >= self.count:
+            yield self._take(_stored(self._stated(self.known, self.row)))
+        assert self.row is not None, "there is a first record, if only one in its place"
+        updated_ms = max(self.row.updated_ms, self.known.updated_ms)
+        self.row = self.row._replace(updated_ms=updated_ms)
+
+    def _take(self, stored: Stored) -> Stored:
+        record, _ = stored
+        self.row = opened(self._id, record) if self.row is None else fold(self.row, record)
+        return stored
+
+    def _instead(self, seq: int) -> Record:
+        """What stands in the place of a lost record."""
+        if self.row is None:
+            return self._opening()
+        at_ms, answering = self.row.updated_ms, self.row.answering
+        content = {"type": "text", "text": LOST_CHUNK}
+        chunk: dict[str, Any] = {"role": "agent", "content": content, "partial": True}
+        if seq in self._beginnings:
+            name = self._beginnings[seq]
+            return Record(seq, at_ms, "message", {"id": name, **chunk}, name)
+        if answering is not None and seq - 1 in self._there:
+            more = {"id": answering, **chunk, "is_chunk": True}
+            return Record(seq, at_ms, "message", more, answering)
+        return Record(seq, at_ms, "note", LOST)
+
+    def _lost_beginnings(self) -> dict[int, str]:
+        """Lost records in whose place the first chunk of an answer goes that is there without it:
+        the last one before the others, for each answer.
+        """
+        found: dict[int, str] = {}
+        begun: set[str] = set()
+        free: list[tuple[int, int]] = []
+        stretches = self.lost_stretches() if self.lost else []
+        for seq in self._seqs if stretches else ():
+            while stretches and stretches[0][0] < seq:
+                free.append(stretches.pop(0))
+            record = self._load(seq)[0]
+            if record.kind != "message" or record.body["id"] in begun:
+                continue
+            begun.add(record.body["id"])
+            if record.body.get("is_chunk") and free:
+                first, last = free.pop()
+                found[last] = record.body["id"]
+                free += [(first, last - 1)] if first < last else []
+        found.pop(0, None)  # a journal begins with `open`
+        return found
+
+    def _opening(self) -> Record:
+        """The first record, by what the row tells."""
+        row = self.known
+        if row is None:
+            session_id, definition_id = self._new_id
+            found = {"id": session_id, "definition_id": definition_id, "origin": "rest"}
+            first = self._load(self._seqs[0])[0]
+            return Record(0, first.at_ms, "open", found | {"reason": REBUILT})
+        body: dict[str, Any] = {
+            "id": row.session_id,
+            "definition_id": row.definition_id,
+            "origin": row.origin,
+            "agent_name": row.agent_name,
+            "purpose": row.purpose,
+            "title": row.title,
+            "repo_id": row.repo_id,
+            "context": row.context,
+        }
+        given = {name: value for name, value in body.items() if value is not None}
+        return Record(0, row.created_ms, "open", given | {"reason": REBUILT})
+
+    def _stated(self, known: JournalRow, row: JournalRow) -> Record:
+        """The row as it was. What it says of records that are lost does not hold any more."""
+        stated = {name: getattr(known, name) for name in _STATED}
+        if known.transcript_seq not in self._there:
+            stated["transcript_seq"] = None
+        if known.asked != row.asked:
+            stated |= {"is_busy": 0, "asked": None}
+        if known.answering != row.answering:
+            stated["answering"] = None
+        return Record(row.records, known.updated_ms, "meta", {"stated": stated, "reason": REBUILT})
+
+
+def _stored(record: Record) -> Stored:
+    return record, dump(record.body)
