@@ -150,6 +150,16 @@ async def load_records(
     return [_record(row) for row in rows]
 
 
+async def load_phases(tx: ReadTx, journal_id: int, limit: int) -> list[Record]:
+    """The last records of a session that its phase comes from, in order."""
+    found = await tx.fetch(
+        f"SELECT {_RECORD} FROM record WHERE id >= ? AND id < ? "
+        "AND +kind IN ('open', 'phase', 'end') ORDER BY id DESC LIMIT ?",
+        (*_range(journal_id), limit),
+    )
+    return [_record(row) for row in reversed(found)]
+
+
 async def load_page(
     tx: ReadTx, journal_id: int, first_seq: int, *, records_max: int = PAGE_RECORDS_MAX
 ) -> list[Record]:

@@ -18,6 +18,8 @@ from filestore.records.info import info
 ROWS_MAX = 100
 RECENT_MAX = 1_000_000
 OFFSET_MAX = 1_000_000_000
+Place = tuple[int, int]
+"""Where a page by activity ended: time and id of its last row."""
 
 
 class Filter(NamedTuple):
@@ -47,15 +49,40 @@ async def list_sessions(
     return SessionPage([await info(tx, row) for row in found], await _total(tx.rows, wanted))
 
 
+class RecentPage(NamedTuple):
+    """Some sessions by their last activity, and where the next page begins (None: there is none).
+    One that is active while others are read comes to the front, where who reads on has been.
+    """
+
+    sessions: list[SessionInfo]
+    next: Place | None
+
+
 async def recent(
     tx: ReadTransaction, limit: int, *, agent_name: str | None, active_only: bool
 ) -> list[SessionInfo]:
     """Sessions by their last activity, the latest first."""
+    page = await recent_page(tx, limit, None, agent_name=agent_name, active_only=active_only)
+    return page.sessions
+
+
+async def recent_page(
+    tx: ReadTransaction,
+    limit: int,
+    after: Place | None,
+    *,
+    agent_name: str | None,
+    active_only: bool,
+) -> RecentPage:
+    """The same by pages: those behind a place."""
     _check_text(agent_name)
     if not 0 <= limit <= RECENT_MAX:
         raise InvalidArgumentError(f"the limit must be 0 to {RECENT_MAX}, not {limit}")
     sql: LiteralString = f"SELECT {COLUMNS} FROM journal j WHERE 1 = 1"
     params: list[str | int] = []
+    if after is not None:
+        sql += " AND (j.updated_ms, j.id) < (?, ?)"
+        params += after
     if active_only:
         sql += " AND j.status = 'active'"
     if agent_name is not None:
@@ -64,8 +91,11 @@ async def recent(
     found = await tx.rows.fetch(
         sql + " ORDER BY j.updated_ms DESC, j.id DESC LIMIT ?", (*params, limit)
     )
-    sessions = [await info(tx, rows.unpack(row)) for row in found]
-    return sorted(sessions, key=lambda each: -each.updated_ms)
+    journals = [rows.unpack(row) for row in found]
+    sessions = [await info(tx, row) for row in journals]
+    is_full = 0 < limit == len(journals)
+    place = (journals[-1].updated_ms, journals[-1].id) if is_full else None
+    return RecentPage(sorted(sessions, key=lambda each: -each.updated_ms), place)
 
 
 def _check_text(*values: str | None) -> None:

@@ -49,7 +49,7 @@ from filestore.records.messages import (
 )
 from filestore.records.repos import Repo
 from filestore.sessions.names import check_definition_id, is_definition_id
-from filestore.store import ROWS_BYTES, FileStore
+from filestore.store import ROWS_BYTES, FileStore, T, Unit
 from filestore.transaction import Transaction
 
 LIMIT_RETRY_MS = 60_000
@@ -135,6 +135,10 @@ class Records:
         async def unit(tx: ReadTransaction) -> SessionInfo:
             return await info(tx, await find(tx, session_id, "get"))
 
+        return await self._store.view(unit)
+
+    async def view(self, unit: Unit[ReadTransaction, T]) -> T:
+        """Run a unit that looks at sessions, on one committed state."""
         return await self._store.view(unit)
 
     async def page(self, wanted: Filter, *, limit: int = 20, offset: int = 0) -> SessionPage:

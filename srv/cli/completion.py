@@ -1,13 +1,15 @@
 """`zoned completion`: scripts for bash, zsh and fish, made from the table of verbs.
 
-Verbs and flags are in the script. For definition ids and zones it asks `zoned __complete`, which
-answers with one candidate a line, and with silence whatever goes wrong: a failing completion must
-not write into the line that is being typed.
+A verb of two words is completed word by word: its group stands for a verb whose first argument is
+the second word. Verbs and flags are in the script. For ids and zones it asks `zoned __complete`,
+which answers with one candidate a line, and with silence whatever goes wrong: a failing completion
+must not write into the line that is being typed.
 """
 
 from srv.cli.options import Invocation, UsageError
 from srv.cli.screen import Screen
-from srv.cli.verbs import ASKED, COMMON, SHELLS, VERBS, VERSION, Argument, Option, Verb
+from srv.cli.verb import ASKED, COMMON, SHELLS, VERSION, Argument, Option, Verb
+from srv.cli.verbs import GROUPS, VERBS
 
 CANDIDATES_MAX = 1000
 
@@ -44,6 +46,7 @@ def _candidates(words: list[str], screen: Screen) -> list[str]:
     from srv.cli.folder import DATABASE_NAME
     from srv.cli.lists import agent_rows, archive_rows
     from srv.cli.options import parse
+    from srv.cli.session import session_ids
 
     kind, *rest = words
     call = parse(["agents", *rest[:-1]])
@@ -52,7 +55,9 @@ def _candidates(words: list[str], screen: Screen) -> list[str]:
         return []  # nothing is made by pressing a key
     with connected(call, is_reading=True) as backend:
         parts = word.split(":")
-        if kind != "agent" and parts[0] == "agent" and len(parts) > 2:
+        if kind == "session":
+            found = session_ids(backend)
+        elif kind != "agent" and parts[0] == "agent" and len(parts) > 2:
             found = [row["archive_zoneid"] for row in islice(archive_rows(backend, parts[1]), 100)]
         else:
             ids = [row["definition_id"] for row in islice(agent_rows(backend), CANDIDATES_MAX)]
@@ -72,7 +77,24 @@ def _valued(verb: Verb) -> list[str]:
 
 
 def _choices(argument: Argument) -> tuple[str, ...]:
-    return tuple(VERBS) if argument.kind == "verb" else argument.choices
+    return _words("") if argument.kind == "verb" else argument.choices
+
+
+def _words(group: str) -> tuple[str, ...]:
+    """The words that can come first, or second in a group."""
+    return tuple(_told(group))
+
+
+def _told(group: str) -> dict[str, str]:
+    """These words, each with what it is about."""
+    if not group:
+        single = {name: verb.about for name, verb in VERBS.items() if " " not in name}
+        return {**single, **GROUPS}
+    return {
+        name.partition(" ")[2]: verb.about
+        for name, verb in VERBS.items()
+        if name.startswith(f"{group} ")
+    }
 
 
 def _bash() -> str:
@@ -81,14 +103,15 @@ def _bash() -> str:
         flags = " ".join(flag for option in _options(verb) for flag in option.flags)
         kinds = " ".join(_quoted(_bash_kind(argument)) for argument in verb.arguments)
         valued = " ".join(_valued(verb))
-        cases.append(f'  {name}) flags="{flags}"; valued="{valued}"; kinds=({kinds}) ;;')
+        cases.append(f'  "{name}") flags="{flags}"; valued="{valued}"; kinds=({kinds}) ;;')
         values += [
-            f'    "{name} {flag}") kind="={" ".join(option.choices)}" ;;'
+            f'    "{name} {flag}") kind="={" ".join(option.offered)}" ;;'
             for option in verb.options
             for flag in option.flags
-            if option.choices
+            if option.offered
         ]
-    script = _BASH.replace("VERBS", " ".join(VERBS)).replace("VALUES", "\n".join(values))
+    cases += [f'  {group}) group=1; kinds=("={" ".join(_words(group))}") ;;' for group in GROUPS]
+    script = _BASH.replace("VERBS", " ".join(_words(""))).replace("VALUES", "\n".join(values))
     return script.replace("CASES", "\n".join(cases))
 
 
@@ -105,7 +128,7 @@ CASES
   esac
 }
 _zoned() {
-  local line word words each verb= flag= kind found dir=()
+  local line word words each verb= group= flag= kind found dir=()
   local flags="--data-dir --json --help --version" valued="--data-dir" kinds=("=VERBS")
   # A colon breaks words in bash, but not in a zone: take them from the line itself.
   line="${COMP_LINE:0:COMP_POINT}"
@@ -119,14 +142,18 @@ _zoned() {
     elif [[ " $valued " == *" $each "* ]]; then
       flag="$each"
     elif [[ "$each" != -?* ]]; then
-      if [ -n "$verb" ]; then kinds=("${kinds[@]:1}"); else verb="$each"; _zoned_verb || return; fi
+      if [ -n "$verb" ] && [ -z "$group" ]; then
+        kinds=("${kinds[@]:1}")
+      else
+        verb="$verb${verb:+ }$each"; group=; _zoned_verb || return
+      fi
     fi
   done
   kind="${kinds[0]}"
   if [ -n "$flag" ]; then
     case "$verb $flag" in
 VALUES
-    *" --data-dir" | *" --socket") kind=file ;;
+    *" --data-dir" | *" --socket" | *" --out") kind=file ;;
     *) return ;;
     esac
   elif [[ "$word" == -* ]]; then
@@ -134,7 +161,7 @@ VALUES
   fi
   case "$kind" in
   =*) mapfile -t COMPREPLY < <(compgen -W "${kind#=}" -- "$word") ;;
-  agent | place | zone | source)
+  agent | place | zone | source | session)
     mapfile -t COMPREPLY < <(zoned __complete "$kind" "${dir[@]}" -- "$word" 2>/dev/null)
     if [[ "$word" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
       found="${word%"${word##*:}"}"
@@ -152,18 +179,31 @@ complete -F _zoned zoned"""
 
 
 def _zsh() -> str:
-    verbs = "\n".join(f"    {_quoted(f'{name}:{verb.about}')}" for name, verb in VERBS.items())
+    levels = [_zsh_level(group) for group in (*GROUPS, "")]
+    return _ZSH.replace("LEVELS", "\n".join(levels))
+
+
+def _zsh_level(group: str) -> str:
+    """The function that completes the first words, or those of a group."""
+    told = _told(group)
+    verbs = "\n".join(f"    {_quoted(f'{word}:{about}')}" for word, about in told.items())
     cases = []
-    for name, verb in VERBS.items():
+    for word in told:
+        if word in GROUPS:
+            cases.append(f"    {word}) _zoned_{word} ;;")
+            continue
+        verb = VERBS[f"{group} {word}".strip()]
         specs = [_zsh_option(option) for option in _options(verb)]
         specs += [
             _quoted(f"{'*' if argument.is_rest else index}:{argument.name}:{_zsh_action(argument)}")
             for index, argument in enumerate(verb.arguments, 1)
         ]
-        cases.append(f"    {name}) _arguments -s {' '.join(specs)} ;;")
-    common = " ".join(map(_zsh_option, (*COMMON, VERSION)))
-    script = _ZSH.replace("VERBS", verbs).replace("COMMON", common)
-    return script.replace("CASES", "\n".join(cases))
+        cases.append(f"    {word}) _arguments -s {' '.join(specs)} ;;")
+    common = " ".join(map(_zsh_option, COMMON if group else (*COMMON, VERSION)))
+    level = _ZSH_LEVEL.replace("NAME", f"_zoned_{group}" if group else "_zoned")
+    return (
+        level.replace("VERBS", verbs).replace("COMMON", common).replace("CASES", "\n".join(cases))
+    )
 
 
 def _zsh_option(option: Option) -> str:
@@ -171,8 +211,9 @@ def _zsh_option(option: Option) -> str:
     flags = option.flags[-1] if len(option.flags) == 1 else "{" + ",".join(option.flags) + "}"
     value = ""
     if option.metavar:
-        action = f"({' '.join(option.choices)})" if option.choices else " "
-        action = {"data_dir": "_files -/", "socket": "_files"}.get(option.name, action)
+        action = f"({' '.join(option.offered)})" if option.offered else " "
+        paths = {"data_dir": "_files -/", "socket": "_files", "out": "_files"}
+        action = paths.get(option.name, action)
         value = f":{option.metavar}:{action}"
     return flags + _quoted(f"[{about}]{value}")
 
@@ -197,8 +238,12 @@ _zoned_ask() {
   compadd -S '' -- ${(M)found:#*:}
   if [[ $1 == source ]]; then _files; fi
 }
-_zoned() {
-  local curcontext=$curcontext state zoned_dir
+LEVELS
+if [ "${funcstack[1]}" = _zoned ]; then _zoned "$@"; else compdef _zoned zoned; fi"""
+
+
+_ZSH_LEVEL = """NAME() {
+  local curcontext=$curcontext state zoned_dir=$zoned_dir
   local -a line verbs
   local -A opt_args
   verbs=(
@@ -209,22 +254,26 @@ VERBS
     _describe command verbs
     return
   fi
-  zoned_dir=${opt_args[--data-dir]}
+  zoned_dir=${opt_args[--data-dir]:-$zoned_dir}
   case "${words[1]}" in
 CASES
   esac
-}
-if [ "${funcstack[1]}" = _zoned ]; then _zoned "$@"; else compdef _zoned zoned; fi"""
+}"""
 
 
 def _fish() -> str:
     valued = [f"{name} {flag}" for name, verb in VERBS.items() for flag in _valued(verb)]
-    lines = [_FISH.replace("VALUED", " ".join(map(_quoted, valued)))]
+    script = _FISH.replace("VALUED", " ".join(map(_quoted, valued)))
+    lines = [script.replace("GROUPS", " ".join(GROUPS))]
+    for group in ("", *GROUPS):
+        lines += [
+            f"complete -c zoned -n '__zoned_at \"{group}\"' -a {word} -d {_quoted(about)}"
+            for word, about in _told(group).items()
+        ]
     for name, verb in VERBS.items():
-        lines.append(f"complete -c zoned -n '__zoned_at \"\"' -a {name} -d {_quoted(verb.about)}")
-        lines += [_fish_option(option, f" -n '__zoned_at {name}'") for option in verb.options]
+        lines += [_fish_option(option, f" -n '__zoned_at \"{name}\"'") for option in verb.options]
         for index, argument in enumerate(verb.arguments):
-            at = f"complete -c zoned -n '__zoned_at {name} {index}'"
+            at = f"complete -c zoned -n '__zoned_at \"{name}\" {index}'"
             if choices := _choices(argument):
                 lines.append(f"{at} -a {_quoted(' '.join(choices))}")
             elif argument.kind in ASKED:
@@ -246,11 +295,10 @@ def _fish_option(option: Option, at: str) -> str:
     short = f" -s {option.flags[0][1:]}" if len(option.flags) > 1 else ""
     # -x: it has a value, and that is no file.
     value = " -x" if option.metavar else ""
-    if option.choices:
-        value += f" -a {_quoted(' '.join(option.choices))}"
-    value = {"data_dir": " -x -a '(__fish_complete_directories)'", "socket": " -r -F"}.get(
-        option.name, value
-    )
+    if option.offered:
+        value += f" -a {_quoted(' '.join(option.offered))}"
+    paths = {"data_dir": " -x -a '(__fish_complete_directories)'", "socket": " -r -F"}
+    value = {**paths, "out": " -r -F"}.get(option.name, value)
     long = option.flags[-1][2:]
     return f"complete -c zoned{at}{short} -l {long}{value} -d {_quoted(option.about)}"
 
@@ -278,6 +326,8 @@ function __zoned_at
         else if not string match -q -- '-?*' "$word"
             if test -z "$verb"
                 set verb $word
+            else if contains -- "$verb" GROUPS
+                set verb "$verb $word"
             else
                 set count (math $count + 1)
             end

@@ -1,7 +1,8 @@
 """The help texts, from the table of verbs. They fit 80 columns."""
 
 from srv.cli.options import Invocation, UsageError
-from srv.cli.verbs import COMMON, VERBS, Option, Verb
+from srv.cli.verb import COMMON, Option, Verb
+from srv.cli.verbs import GROUPS, VERBS
 
 WIDTH = 78
 
@@ -9,12 +10,13 @@ _EXITS = "exit codes: 0 ok · 1 failed · 2 bad invocation · 3 found problems"
 
 
 def help_verb(call: Invocation) -> int:
-    """`zoned help [command]`."""
-    name = call.arguments[0] if call.arguments else ""
-    if name and name not in VERBS:
+    """`zoned help [command]`. A command of two words may be named by its first alone."""
+    name = " ".join(call.arguments)
+    if name and name not in VERBS and name not in GROUPS:
         raise UsageError(f"there is no command {name!r}")
     if call.is_json:
-        call.screen.json([_described(each) for each in ([name] if name else VERBS)])
+        found = [name] if name in VERBS else _of_group(name) if name else VERBS
+        call.screen.json([_described(each) for each in found])
     else:
         call.screen.line(text_of(name))
     return 0
@@ -33,8 +35,21 @@ def _described(name: str) -> dict[str, object]:
 
 
 def text_of(name: str) -> str:
-    """The help of one verb, or for "" the list of them."""
+    """The help of one verb, of a group of them, or for "" the list of all."""
+    if name in GROUPS:
+        return "\n".join([f"usage: zoned {name} <command> …", *_listed(name), "", _EXITS,
+                          f"see also: zoned help {name} <command>"])  # fmt: skip
     return _of_verb(name, VERBS[name]) if name else _overview()
+
+
+def _of_group(group: str) -> list[str]:
+    """The verbs of two words that begin with this one; for "" those of one word."""
+    return [name for name in VERBS if (name.split()[0] if " " in name else "") == group]
+
+
+def _listed(group: str) -> list[str]:
+    told = _columns([(name, VERBS[name].about) for name in _of_group(group)])
+    return ["", f"{GROUPS[group]}:" if group else "commands:", *told]
 
 
 def _overview() -> str:
@@ -42,9 +57,7 @@ def _overview() -> str:
         "usage: zoned <command> …",
         "",
         "A persistence daemon for the sessions of AI agents.",
-        "",
-        "commands:",
-        *_columns([(name, verb.about) for name, verb in VERBS.items()]),
+        *[line for group in ("", *GROUPS) for line in _listed(group)],
         "",
         "every command takes:",
         *_columns([(_flags(option), option.about) for option in COMMON]),

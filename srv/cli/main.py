@@ -74,18 +74,18 @@ def _run(words: list[str]) -> int:
         call.screen.line(f"zoned {version('zoned')}")
         call.screen.flush()
         return 0
-    if not call.verb or "help" in call.flags:
+    from srv.cli.verbs import VERBS
+
+    if call.verb not in VERBS or "help" in call.flags:
         from srv.cli.help import text_of
 
-        if not call.verb and "help" not in call.flags:
-            say_raw(text_of("") + "\n")
+        if "help" not in call.flags:
+            say_raw(text_of(call.verb) + "\n")
             return 2
         call.screen.line(text_of(call.verb))
         call.screen.flush()
         return 0
     from importlib import import_module
-
-    from srv.cli.verbs import VERBS
 
     module, _, function = VERBS[call.verb].run.partition(":")
     code = getattr(import_module(module), function)(call)

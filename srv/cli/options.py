@@ -3,13 +3,14 @@
 Not argparse: its import and the making of sixteen parsers would cost more than the small verbs do,
 and its errors are not one line. The usual ways work: `--flag value`, `--flag=value`, `-n3`, `-nf`,
 `--` before what is no flag, flags anywhere among the arguments, long flags shortened as long as
-they are clear.
+they are clear. They may also stand between the two words of a verb that has two.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from srv.cli.verbs import COMMON, VERBS, VERSION, Option, Verb
+from srv.cli.verb import COMMON, VERSION, Option, Verb
+from srv.cli.verbs import GROUPS, VERBS
 
 if TYPE_CHECKING:
     from srv.cli.screen import Screen
@@ -26,7 +27,9 @@ class UsageError(Exception):
 
 
 class Invocation:
-    """What was asked for: the verb, its arguments, and its flags by name."""
+    """What was asked for: the verb, its arguments, and its flags by name. A verb that is only the
+    name of a group, or empty, is none to run.
+    """
 
     def __init__(self, verb: str, flags: dict[str, str | int | bool], arguments: list[str]) -> None:
         self.verb = verb
@@ -57,9 +60,18 @@ def parse(words: Sequence[str]) -> Invocation:
     if not rest:
         return Invocation("", flags, [])
     name, *words = rest
+    group = name if name in GROUPS else ""
+    if group:
+        more, rest = _split(words, COMMON, group, is_verb_next=True)
+        flags |= more
+        if not rest:
+            return Invocation(group, flags, [])
+        second, *words = rest
+        name = f"{group} {second}"
     verb = VERBS.get(name)
     if verb is None:
-        raise UsageError(f"there is no command {_shown(name)}{_nearest(name, VERBS)}")
+        known = [each for each in (*VERBS, *GROUPS) if each.startswith(group)]
+        raise UsageError(f"there is no command {_shown(name)}{_nearest(name, known)}", group)
     if verb.arguments and verb.arguments[-1].is_rest:
         if words[:1] in (["-h"], ["--help"]):
             flags["help"] = True

@@ -1,70 +1,22 @@
 """The verbs of `zoned`: what each takes, what it is for, and where it lives. Data only.
 
 The parser (options.py), the help (help.py) and the completion scripts (completion.py) are made from
-this one table. A verb's module is imported when the verb is called, not before.
+this one table. A verb's module is imported when the verb is called, not before. A verb of two words
+belongs to a group: `session create` to `session`.
 """
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
 
-ArgumentKind = Literal["agent", "place", "source", "zone", "file", "verb", "word"]
-"""What may stand there: a definition id, that or an archive's zone, that or a file, and so on."""
-ASKED = ("agent", "place", "source", "zone")
-"""Those whose completion asks the store."""
-SHELLS = ("bash", "zsh", "fish")
+from srv.cli.session_verbs import HOOK_VERBS, SESSION_VERBS
+from srv.cli.verb import SHELLS, Argument, Option, Verb
 
+GROUPS: Mapping[str, str] = {
+    "session": "sessions by their records",
+    "hook": "what programs that run agents call",
+}
+"""The first words of verbs of two words, and what the verbs of each are about."""
 
-class Argument(NamedTuple):
-    """One thing that a verb is told without a flag."""
-
-    name: str
-    kind: ArgumentKind
-    about: str
-    is_optional: bool = False
-    is_rest: bool = False
-    """Takes all that follows, flags too."""
-    choices: tuple[str, ...] = ()
-
-
-class Option(NamedTuple):
-    """A flag. Without a `metavar` it is a switch; its value is known by `name`."""
-
-    flags: tuple[str, ...]
-    about: str
-    metavar: str = ""
-    choices: tuple[str, ...] = ()
-    is_count: bool = False
-
-    @property
-    def name(self) -> str:
-        """The long flag as a name."""
-        return self.flags[-1].lstrip("-").replace("-", "_")
-
-
-class Verb(NamedTuple):
-    """A verb. `run` names its function as `module:function`; `example` can be run as it stands."""
-
-    run: str
-    about: str
-    example: str
-    details: str = ""
-    arguments: tuple[Argument, ...] = ()
-    options: tuple[Option, ...] = ()
-
-
-COMMON = (
-    Option(
-        ("--data-dir",),
-        "where the data lies (default: $ZONED_DATA_DIR, else the user's data folder)",
-        "DIR",
-    ),
-    Option(("--json",), "answer in JSON, for scripts"),
-    Option(("-h", "--help"), "show this"),
-)
-"""What every verb takes, before or after the verb."""
-VERSION = Option(("-V", "--version"), "show the version")
-"""Without a verb."""
-
+_SECOND = tuple(name.partition(" ")[2] for name in (*SESSION_VERBS, *HOOK_VERBS))
 _AGENT = Argument("defId", "agent", "the definition id of an agent")
 _PLACE = Argument("defId|zone", "place", "an agent's current session, or the zone of an archive")
 _ZONE = Argument("zone", "zone", "the zone of an archive, as `zoned archives` shows it")
@@ -391,6 +343,11 @@ VERBS: Mapping[str, Verb] = {
         "srv.cli.help:help_verb",
         "explain a command",
         "zoned help append",
-        arguments=(Argument("command", "verb", "the command; none: list them all", True),),
+        arguments=(
+            Argument("command", "verb", "the command; none: list them all", True),
+            Argument("second", "word", "its second word, if it has two", True, choices=_SECOND),
+        ),
     ),
+    **SESSION_VERBS,
+    **HOOK_VERBS,
 }

@@ -1,24 +1,19 @@
 """The methods: their parameters, what they call, what they answer. docs/specs/0003-rpc.md.
 
 Thin on purpose: a method hands its checked parameters to `Sessions` and puts the answer into words
-of the protocol. How it is started, and in which order, is connection.py's business; `lane` is what
-it has to know for that:
-
-    now      answered at once, without waiting for anything
-    read     looks; its answer may be large
-    append   queues its write before it returns, so calls in order are writes in order
-    write    prepares first; whatever follows for the same agent waits for it
+of the protocol. What a method is: method.py.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
-from typing import Literal, NamedTuple, Protocol
 
 from filestore.sessions import OutputAppended, OutputPage, SessionChange, SessionState
 from filestore.sessions.names import parse_archive
 from filestore.sessions.sessions import OUTPUT_LINES_MAX
 from srv.config import Config
-from srv.errors import ZonedError
+from srv.rpc.method import Caller as Caller
+from srv.rpc.method import Json as Json
+from srv.rpc.method import Method as Method
 from srv.rpc.params import (
     Field,
     Spec,
@@ -26,7 +21,6 @@ from srv.rpc.params import (
     agent_before,
     archive,
     boolean,
-    check,
     content,
     count,
     line,
@@ -36,46 +30,6 @@ from srv.rpc.params import (
     wrong,
 )
 from srv.rpc.protocol import text_or_bytes
-from srv.rpc.service import Service
-
-Lane = Literal["now", "read", "append", "write"]
-Json = object
-
-
-class Caller(Protocol):
-    """Who calls: what a method may ask of the connection."""
-
-    @property
-    def service(self) -> Service: ...
-
-    def subscribe(self, definition_id: str, since: int | None) -> tuple[int, int]:
-        """Begin to notify of an agent's changes. Returns the subscription's number, and the
-        position after which they are told.
-        """
-
-    def unsubscribe(self, subscription: int) -> None:
-        """End that. NOT_FOUND if there is no such subscription."""
-
-
-class Method(NamedTuple):
-    """One method. `run` gets the caller and the checked parameters by name; `shape`, if there is
-    one, makes the answer of what its awaitable gave. `agents` tells which agents it changes.
-    `is_operators`: only for who runs the daemon, so not over TCP, whatever token is shown.
-    """
-
-    spec: Spec
-    run: Callable[..., object]
-    lane: Lane = "read"
-    shape: Callable[..., Json] | None = None
-    agents: Callable[[Mapping[str, object]], set[str]] = lambda _: set()
-    is_operators: bool = False
-
-    def checked(self, params: Mapping[str, object], peer: str) -> dict[str, object]:
-        """The parameters for `run`, if who calls by this way, `unix` or `tcp`, may call it."""
-        if self.is_operators and peer != "unix":
-            hint = "call it over the daemon's unix socket"
-            raise ZonedError("UNAUTHORIZED", "this is for who runs the daemon", hint=hint)
-        return check(params, self.spec)
 
 
 def methods(config: Config) -> Mapping[str, Method]:

@@ -7,7 +7,7 @@ raises INVALID_PARAMS that names the parameter.
 import base64
 import binascii
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from filestore.errors import StoreError
 from filestore.sessions.names import check_definition_id, check_session_id, parse_archive
@@ -68,6 +68,18 @@ def text(name: str, value: object) -> str:
 def _text(name: str, value: object) -> str:
     if type(value) is not str:
         raise wrong(name, f"{name} must be a text, not {_type(value)}")
+    return value
+
+
+def any_text(name: str, value: object) -> str:
+    """A text of any length: what is kept has bounds of its own."""
+    return _text(name, value)
+
+
+def an_object(name: str, value: object) -> dict[str, Any]:
+    """An object; what may be in it is for others to say."""
+    if not isinstance(value, dict):
+        raise wrong(name, f"{name} must be an object")
     return value
 
 

@@ -6,6 +6,7 @@ decoded once, here; what a method's parameters must be is in params.py.
 
 import base64
 import codecs
+import json
 from collections.abc import Iterable, Sized
 from typing import NamedTuple, TypeVar
 
@@ -172,7 +173,12 @@ def encode(value: object, *, is_binary: bool) -> bytes:
     if is_binary:
         packed: bytes = msgpack.packb(value)
         return packed
-    return orjson.dumps(value, default=_as_base64)
+    try:
+        return orjson.dumps(value, default=_as_base64)
+    except TypeError:
+        # A whole number of more than 64 bits: what agents have stored may hold one.
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_base64)
+        return text.encode()
 
 
 def join(parts: Iterable[bytes], *, is_binary: bool) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from srv.config import Config
-from srv.rpc import methods, migrating, operating, replays, transcripts, upkeep
+from srv.rpc import methods, migrating, operating, records, replays, transcripts, upkeep
 from srv.rpc.methods import Method
 
 
@@ -16,4 +16,5 @@ def all_methods(config: Config) -> Mapping[str, Method]:
         **upkeep.methods(),
         **operating.methods(),
         **transcripts.methods(),
+        **records.methods(),
     }

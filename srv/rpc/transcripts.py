@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from filestore.times import iso
 from srv.rpc.methods import Caller, Json, Method
-from srv.rpc.params import Field, Spec, text, wrong
+from srv.rpc.params import Field, Spec, an_object, text
 
 if TYPE_CHECKING:
     # Small commands must not wait for their import.
@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from filestore.transcript import Row, Said
 
 _SESSION: Mapping[str, Field] = {"session_id": text}
-
-
-def an_object(name: str, value: object) -> dict[str, Any]:
-    """An object; what may be in it is for others to say."""
-    if not isinstance(value, dict):
-        raise wrong(name, f"{name} must be an object")
-    return value
 
 
 def methods() -> Mapping[str, Method]:
