@@ -35,6 +35,14 @@ class State(NamedTuple):
     why_not: str
 
 
+class Wanted(NamedTuple):
+    """Whose session is looked for."""
+
+    agent_name: str | None
+    task_id: str | None
+    for_resume: bool = False
+
+
 def phase_changes(records: Iterable[Record]) -> list[PhaseChange]:
     """The changes that the records `open`, `phase` and `end` of a session tell, in order. Pure."""
     found: list[PhaseChange] = []
@@ -60,23 +68,23 @@ async def load_state(tx: ReadTransaction, session_id: str, now_ms: int) -> State
     return await _state(tx, await find(tx, session_id, "state"), now_ms)
 
 
-async def find_for_task(
-    tx: ReadTransaction, agent_name: str | None, task_id: str | None, now_ms: int
-) -> State | None:
-    """The session in which an agent works on a task: of those that go on, are of that agent's name
-    and name that task in their metadata (as far as given), the one of latest activity that should
-    be taken up again, else the one of latest activity.
+async def find_for_task(tx: ReadTransaction, wanted: Wanted, now_ms: int) -> State | None:
+    """The session in which an agent works on a task: of those that go on, have the agent's name
+    and name the task in their metadata (as far as given) the one of latest activity; `for_resume`
+    one that should be taken up again comes first.
     """
-    if agent_name is None and task_id is None:
+    if wanted.agent_name is None and wanted.task_id is None:
         return None
-    first: JournalRow | None = None
-    for row in await _active(tx, agent_name):
-        if task_id is not None and row.metadata.get(TASK) != task_id:
+    latest: JournalRow | None = None
+    for row in await _active(tx, wanted.agent_name):
+        if wanted.task_id is not None and row.metadata.get(TASK) != wanted.task_id:
             continue
-        first = first or row
+        latest = latest or row
+        if not wanted.for_resume:
+            break
         if not why_not_resume(await info(tx, row), now_ms):
             return await _state(tx, row, now_ms)
-    return None if first is None else await _state(tx, first, now_ms)
+    return None if latest is None else await _state(tx, latest, now_ms)
 
 
 async def _active(tx: ReadTransaction, agent_name: str | None) -> list[JournalRow]:

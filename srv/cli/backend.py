@@ -39,10 +39,17 @@ class Served(Protocol):
 
 
 class Backend:
-    """What verbs call. `repeats` tells how many calls were repeated with an unknown outcome."""
+    """What verbs call. `repeats` tells how many calls were repeated with an unknown outcome.
 
-    def __init__(self, config: Config, screen: Screen, *, is_reading: bool) -> None:
+    `daemon_s`: how long a daemon has for all of a call; None: as long as commands usually wait.
+    """
+
+    def __init__(
+        self, config: Config, screen: Screen, *, is_reading: bool, daemon_s: float | None = None
+    ) -> None:
         self.config = config
+        self._daemon_s = daemon_s
+        self._deadline = 0.0
         self.repeats = 0
         self._screen = screen
         self._is_reading = is_reading
@@ -54,7 +61,7 @@ class Backend:
 
         Raises ZonedError when it was refused, or when it has failed for PATIENCE_S.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = self._deadline = time.monotonic() + (self._daemon_s or PATIENCE_S)
         repeats = self.repeats
         while True:
             try:
@@ -100,11 +107,13 @@ class Backend:
     def _choose(self) -> Served:
         data_dir = self.config.data_dir
         if socket := self.daemon_socket:
-            from srv.client.blocking import BlockingClient
+            from srv.client.blocking import TIMEOUT_S, BlockingClient
 
             self._is_local = False
+            # A daemon that has little time has it for all of a call, repeats included.
+            left_s = max(self._deadline - time.monotonic(), PAUSE_S)
             try:
-                return BlockingClient(socket)
+                return BlockingClient(socket, timeout_s=left_s if self._daemon_s else TIMEOUT_S)
             except ZonedError as error:
                 if error.data.get("daemon") != "absent":
                     raise
@@ -132,15 +141,25 @@ class Backend:
 
 
 @contextmanager
-def connected(call: Invocation, *, is_reading: bool) -> Iterator[Backend]:
+def connected(
+    call: Invocation, *, is_reading: bool, daemon_s: float | None = None
+) -> Iterator[Backend]:
     """The backend for one command, on its data folder, made if it is missing."""
     config = load_config(call)
     folder.prepare(config.data_dir, call.screen)
-    backend = Backend(config, call.screen, is_reading=is_reading)
+    backend = Backend(config, call.screen, is_reading=is_reading, daemon_s=daemon_s)
     try:
         yield backend
     finally:
         backend.close()
+
+
+def is_empty(call: Invocation) -> bool:
+    """True if there is no store yet, nor a daemon that is about to make one: nothing to look for,
+    and nothing is to be made by looking.
+    """
+    data_dir = load_config(call).data_dir
+    return not (os.path.lexists(data_dir / folder.DATABASE_NAME) or folder.is_locked(data_dir))
 
 
 def load_config(call: Invocation) -> Config:

@@ -6,7 +6,7 @@ What is printed is fixed, word for word: scripts read it. docs/specs/0011-comman
 import os
 from collections.abc import Iterator
 
-from srv.cli.backend import Backend, Json, connected
+from srv.cli.backend import Backend, Json, connected, is_empty
 from srv.cli.options import Invocation, UsageError
 from srv.cli.screen import Screen, harmless, say_raw
 from srv.errors import ZonedError
@@ -15,6 +15,8 @@ from srv.sessions import check_id, new_id, object_of
 EXIT_NOT = 1
 OUTCOMES = ("completed", "failed", "abandoned")
 CANDIDATES_MAX = 100
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
+"""What no shell takes for anything else."""
 
 
 def create(call: Invocation) -> int:
@@ -48,9 +50,11 @@ def update(call: Invocation) -> int:
 def should_resume(call: Invocation) -> int:
     """`zoned session should-resume <id>`. A store that cannot be read is a reason not to."""
     session_id = _id(call)
+    done: Json = {"should_resume": False, "reason": "there is no such session"}
     try:
-        with connected(call, is_reading=True) as backend:
-            done = backend.object("session:should_resume", {"session_id": session_id})
+        if not is_empty(call):
+            with connected(call, is_reading=True) as backend:
+                done = backend.object("session:should_resume", {"session_id": session_id})
     except ZonedError as error:
         call.screen.warn(str(error))
         done = {"should_resume": False, "reason": error.message}
@@ -61,16 +65,21 @@ def should_resume(call: Invocation) -> int:
 
 def get(call: Invocation) -> int:
     """`zoned session get <id>`. JSON, with and without --json."""
+    session_id = _id(call)
+    if is_empty(call):
+        raise ZonedError("NOT_FOUND", f"there is no session {session_id[:300]!a}")
     with connected(call, is_reading=True) as backend:
-        call.screen.json(backend.object("session:get", {"session_id": _id(call)}))
+        call.screen.json(backend.object("session:get", {"session_id": session_id}))
     return 0
 
 
 def list_(call: Invocation) -> int:
     """`zoned session list`."""
     params: Json = {"active_only": "active_only" in call.flags, **_given(call, agent_name="agent")}
-    with connected(call, is_reading=True) as backend:
-        found = _rows(backend, params, call.count("limit"))
+    found: list[Json] = []
+    if not is_empty(call):
+        with connected(call, is_reading=True) as backend:
+            found = _rows(backend, params, call.count("limit"))
     if call.is_json:
         call.screen.json(found)
     elif found:
@@ -117,7 +126,7 @@ def session_ids(backend: Backend) -> list[str]:
     """Ids for completion: of the latest sessions, those that a shell takes as they are."""
     rows = _rows(backend, {}, CANDIDATES_MAX)
     ids = [str(row["agent_id"]) for row in rows]
-    return [each for each in ids if each.isascii() and each.replace(".", "-").isidentifier()]
+    return [each for each in ids if set(each) <= _PLAIN]
 
 
 def _rows(backend: Backend, params: Json, limit: int | None) -> list[Json]:

@@ -26,7 +26,7 @@ SESSION_VERBS: Mapping[str, Verb] = {
     "session update": Verb(
         "srv.cli.session:update",
         "tell the phase, metadata or an error of a session",
-        "zoned session update fix-build --phase planning --metadata '{\"step\": 2}'",
+        "zoned session update fix-build --phase planning --metadata '{\"n\": 2}'",
         "All that is given, or nothing, with one exit code: 0, or 1 if the session is unknown or "
         "has ended, or a value cannot be taken. Metadata is merged, key by key. An error is "
         "counted, and shown as the last one.",
@@ -66,7 +66,7 @@ SESSION_VERBS: Mapping[str, Verb] = {
     "session finalize": Verb(
         "srv.cli.session:finalize",
         "end a session",
-        'zoned session finalize fix-build completed --summary "The build is green"',
+        'zoned session finalize fix-build completed --summary "It is green"',
         "For good: afterwards nothing changes its phase. Exits with 1 if it is unknown or has "
         "ended.",
         (_ID, Argument("outcome", "word", "completed, failed or abandoned", choices=_OUTCOMES)),
@@ -74,10 +74,10 @@ SESSION_VERBS: Mapping[str, Verb] = {
     ),
     "session cleanup": Verb(
         "srv.cli.session:cleanup",
-        "delete old sessions that were begun by session create",
+        "delete old sessions of the command line",
         "zoned session cleanup --hours 48 --dry-run",
-        "With their records and files. What panes, REST and others have begun stays, and so do "
-        "sessions that may be taken up again.",
+        "Those that session create began, with their records and files. What panes, REST and "
+        "others began stays, and so does what may be taken up again.",
         options=(
             Option(
                 ("--hours",), "last active longer ago than this (default: 24)", "N", is_count=True
@@ -88,7 +88,7 @@ SESSION_VERBS: Mapping[str, Verb] = {
     ),
     "session export": Verb(
         "srv.cli.session_export:export",
-        "write the conversation of a session into a file, as a workflow",
+        "write a session as a workflow into a file",
         'zoned session export fix-build --out "$(mktemp -d)/fix-build.yaml"',
         "The same session gives the same bytes, whenever and wherever it is exported. Exits with "
         "2, and leaves everything as it was, if the session is unknown or the file is there.",
@@ -107,7 +107,7 @@ SESSION_VERBS: Mapping[str, Verb] = {
 HOOK_VERBS: Mapping[str, Verb] = {
     "hook pre-delegate": Verb(
         "srv.cli.hook:pre_delegate",
-        "tell whether work should go on in a session that is there",
+        "tell whether to go on in a session that is there",
         'echo \'{"agent_name": "coder"}\' | zoned hook pre-delegate',
         "Reads a JSON object from stdin (agent_id, or agent_name and task_id, tell which session) "
         "and answers with one. Exits with 0 whatever becomes of the store, and says why; with 1 "
@@ -116,7 +116,7 @@ HOOK_VERBS: Mapping[str, Verb] = {
     "hook subagent-stop": Verb(
         "srv.cli.hook:subagent_stop",
         "end the session of an agent that has stopped",
-        'echo \'{"agent_name": "coder", "exit_code": 0}\' | zoned hook subagent-stop',
+        'echo \'{"agent_id": "x", "exit_code": 0}\' | zoned hook subagent-stop',
         "Reads a JSON object from stdin (agent_id, or agent_name and task_id, tell which session; "
         "exit_code how it ended) and answers with one. Exits with 0 whatever becomes of the "
         "store, and says why; with 1 only if stdin is no JSON.",

@@ -78,7 +78,7 @@ def methods() -> Mapping[str, Method]:
     update = {**_CALL, "phase": text, "metadata": metadata, "error": any_text}
     finalize = {**_CALL, "outcome": outcome, "summary": any_text, "note": an_object}
     page = {"active_only": boolean, "agent_name": any_text, "limit": count, "after": place}
-    task = {**_SESSION, "agent_name": any_text, "task_id": any_text}
+    task = {**_SESSION, "agent_name": any_text, "task_id": any_text, "for_resume": boolean}
     cleanup = {"hours": count, "force": boolean, "dry_run": boolean}
     return {
         "session:create": _write(Spec(create, ("session_id",)), _create),
@@ -165,12 +165,14 @@ async def _find(
     session_id: str | None = None,
     agent_name: str | None = None,
     task_id: str | None = None,
+    for_resume: bool = False,
 ) -> "State | None":
-    from filestore.records.states import find_for_task, load_state
+    from filestore.records.states import Wanted, find_for_task, load_state
 
     now_ms, view = system_clock(), caller.service.records.view
     if session_id is None:
-        return await view(lambda tx: find_for_task(tx, agent_name, task_id, now_ms))
+        wanted = Wanted(agent_name, task_id, for_resume)
+        return await view(lambda tx: find_for_task(tx, wanted, now_ms))
     try:
         return await view(lambda tx: load_state(tx, session_id, now_ms))
     except NotFoundError:

@@ -24,7 +24,7 @@ def test_script_parses(shell: str, tmp_path: Path) -> None:
     done = run("completion", shell)
     assert (done.returncode, done.stderr) == (0, "")
     for name, verb in VERBS.items():
-        assert name in done.stdout
+        assert all(word in done.stdout for word in name.split())
         assert all(option.flags[-1].lstrip("-") in done.stdout for option in verb.options)
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
@@ -102,6 +102,7 @@ def fill(zoned: Zoned, folder: Path) -> dict[str, str]:
     """An agent with an archive, another, and a file. Returns lines and what they become."""
     zone = zoned.fill()
     zoned.ok("append", "bob", stdin=b"x\n")
+    zoned.ok("session", "create", "--id", "fix-build")
     (folder / "stream.ndjson").touch()
     other = f"--data-dir {zoned.folder}"
     return {
@@ -121,6 +122,16 @@ def fill(zoned: Zoned, folder: Path) -> dict[str, str]:
         "zoned completion z": "zoned completion zsh ",
         "zoned migrate d": "zoned migrate down ",
         "zoned help app": "zoned help append ",
+        "zoned sess": "zoned session ",
+        "zoned session upd": "zoned session update ",
+        "zoned --json session --data-dir x sh": "zoned --json session --data-dir x should-resume ",
+        "zoned session update fix-b": "zoned session update fix-build ",
+        "zoned session update x --ph": "zoned session update x --phase ",
+        "zoned session update x --phase pl": "zoned session update x --phase planning ",
+        "zoned session finalize x ab": "zoned session finalize x abandoned ",
+        "zoned session export x --out str": "zoned session export x --out stream.ndjson ",
+        "zoned hook sub": "zoned hook subagent-stop ",
+        "zoned help session fin": "zoned help session finalize ",
     }
 
 

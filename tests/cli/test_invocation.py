@@ -1,5 +1,6 @@
 """Help, bad invocations, exit codes, and the ends that are no failures."""
 
+import json
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ import pytest
 
 from srv.cli import bench
 from srv.cli.options import Invocation
-from srv.cli.verbs import VERBS
+from srv.cli.verbs import GROUPS, VERBS
 from srv.errors import ZonedError
 from tests.cli.tools import SNAPSHOT, Zoned, finish
 from tests.support.processes import COMMAND, END_S_MAX, ROOT, environment, run
@@ -29,14 +30,31 @@ def test_help_lists_every_command_and_fits() -> None:
 
 @pytest.mark.parametrize("name", VERBS)
 def test_help_of_every_command_has_an_example_and_all_its_options(name: str) -> None:
-    shown = run(name, "--help").stdout
-    assert shown == run("help", name).stdout
+    shown = run(*name.split(), "--help").stdout
+    assert shown == run("help", *name.split()).stdout
     assert f"example: {VERBS[name].example}\n" in shown
     for option in VERBS[name].options:
         assert ", ".join(option.flags) in shown
     for word in ("--data-dir DIR", "--json", "exit codes: 0 ok"):
         assert word in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_group_is_explained_with_its_commands_alone(group: str) -> None:
+    shown = run(group, "--help")
+    assert shown.returncode == 0
+    assert run("help", group).stdout == shown.stdout
+    for name, verb in VERBS.items():
+        assert (f"  {name} " in shown.stdout and verb.about in shown.stdout) == name.startswith(
+            f"{group} "
+        )
+    told = run(group)
+    assert (told.returncode, told.stdout, told.stderr) == (2, "", shown.stdout)
+    described = json.loads(run("help", group, "--json").stdout)
+    assert [each["command"] for each in described] == [
+        name for name in VERBS if name.startswith(f"{group} ")
+    ]
 
 
 @pytest.mark.parametrize("name", [name for name in VERBS if name != "serve"])
@@ -47,6 +65,9 @@ def test_example_of_every_command_runs(alone: Zoned, tmp_path: Path, name: str) 
         pytest.skip("exits with 3 without a daemon; test_status.py runs it with one")
     if name == "restore-backup":
         alone.ok("backup", str(alone.folder / "backups" / "today.db"))
+    if name.startswith("session "):
+        alone.ok("session", "create", "--id", "fix-build")
+        alone.ok("session", "update", "fix-build", "--phase", "planning")
     if name == "import":
         alone.ok("export", "ada", str(tmp_path / "ada.session"))
     (tmp_path / "bin").mkdir()
@@ -95,6 +116,16 @@ def test_example_of_every_command_runs(alone: Zoned, tmp_path: Path, name: str) 
         (["completion", "tcsh"], "completion is for bash, zsh, fish, not 'tcsh' "
          "(see: zoned help completion)"),
         (["help", "agnets"], "there is no command 'agnets' (see: zoned help)"),
+        (["help", "session", "gt"], "there is no command 'session gt' (see: zoned help)"),
+        (["sesion", "get"], "there is no command 'sesion'; did you mean session? "
+         "(see: zoned help)"),
+        (["session", "finalise", "x"], "there is no command 'session finalise'; did you mean "
+         "session finalize? (see: zoned help session)"),
+        (["should-resume"], "there is no command 'should-resume'; did you mean "
+         "session should-resume? (see: zoned help)"),
+        (["session", "--jso", "get"], "session get needs <id> (see: zoned help session get)"),
+        (["session", "--force", "get"], "there is no option '--force' (see: zoned help session)"),
+        (["hook", "pre-delegate", "x"], "too much: 'x' (see: zoned help hook pre-delegate)"),
     ],
 )  # fmt: skip
 def test_bad_invocation_is_told_in_one_line_with_exit_code_2(
