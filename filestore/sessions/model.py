@@ -203,7 +203,8 @@ class SessionChange:
     """Something that happened to an agent's sessions, at a position to resume from.
 
     state: `version`. output: `offset`, `size`, `first_line`, `lines` (how many), and `data` (the
-    bytes themselves) when they are few. archived, restored, deleted: `zone`, that of the archive.
+    bytes themselves) when they are few. archived, restored, deleted: `zone`, that of the archive;
+    of what was forked that of its source, and deleted may be the current session, too.
     gap: read again what matters.
     """
 

@@ -194,7 +194,8 @@ class Hub:
 def _zones_told(change: Change) -> set[str]:
     """The current zones whose followers may be told of a change."""
     if change.kind == "delete_zone":
-        return {change.zone.rpartition(":archive:")[0] + ":current"}
+        agent, is_archive, _ = change.zone.rpartition(":archive:")
+        return {f"{agent}:current" if is_archive else change.zone}
     return {change.zone, change.source or ""}
 
 
@@ -216,7 +217,10 @@ def _translate(change: Change, current: str) -> _Event | None:
     if kind == "write" and change.name == STATE:
         found = SessionChange(position, "state", version=change.version)
     elif kind == "move_zone" and change.source == current:
-        found = SessionChange(position, "archived", zone=change.zone)
+        # Into an archive, or else by a migration, to another agent.
+        is_archived = ":archive:" in change.zone
+        found = SessionChange(position, "archived", zone=change.zone) if is_archived else None
+        found = found or SessionChange(position, "deleted", zone=current)
     elif kind in ("move_zone", "copy_zone") and change.zone == current:
         found = SessionChange(position, "restored", zone=change.source or "")
     elif kind == "delete_zone":

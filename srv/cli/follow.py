@@ -74,6 +74,9 @@ class Follower(ABC):
                 self._next = 0
                 self.restored()
             case "deleted":
+                if ":archive:" not in str(change.get("archive_zoneid")):
+                    self.change_over("the session was deleted; what follows is new")
+                    self._next = 0
                 self._newest_ms = self._newest(self._newest_ms)
             case "gap":
                 self._gap()

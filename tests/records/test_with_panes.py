@@ -287,3 +287,35 @@ async def test_changes_of_sessions_are_not_those_of_records(
     await panes.append_output("ada", "x")
     assert (await anext(follower)).kind == "output"
     follower.close()
+
+
+async def test_pane_hears_that_its_session_was_cleaned_up(
+    records: Records, panes: Sessions, clock: FakeClock
+) -> None:
+    await records.create(NewSession("cli", "s", "ada"))
+    await panes.append_output("ada", "x")
+    before = clock.now_ms + 1
+    clock.now_ms += 100_000
+    start = panes.subscribe("ada")
+    assert await records.cleanup(before, force=True) == ["s"]
+    change = await anext(start)
+    assert (change.kind, change.zone) == ("deleted", "agent:ada:current")
+    start.close()
+    again = panes.subscribe("ada", since=change.position - 1)
+    assert await anext(again) == change, "looking back, too"
+    again.close()
+
+
+async def test_pane_hears_that_its_session_is_another_agents_now(
+    panes: Sessions, store: FileStore
+) -> None:
+    await panes.append_output("ada", "x")
+    changes = [panes.subscribe("ada"), panes.subscribe("bob")]
+    zones = "agent:ada:current", "agent:bob:current"
+    await store.transact(lambda tx: rename_session(tx, *zones, "unused", 0, None))
+    found = [await anext(each) for each in changes]
+    assert [(each.kind, each.zone) for each in found] == [
+        ("deleted", zones[0]), ("restored", zones[0]),
+    ]  # fmt: skip
+    for each in changes:
+        each.close()
