@@ -17,12 +17,22 @@ def page_rows(limit: int) -> int:
     return min(limit or PAGE_ROWS, PAGE_ROWS_MAX)
 
 
-async def agent_info(tx: ReadTransaction, definition_id: str, archives: int) -> AgentInfo:
+async def load_agents(tx: ReadTransaction, after: str, count: int) -> list[tuple[AgentInfo, bool]]:
+    """Agents behind one by definition id, each with whether its snapshot has not been looked into
+    since it was written.
+    """
+    found = await rows.load_agents(tx.rows, after, count)
+    return [await _agent(tx, agent, archives) for agent, archives in found]
+
+
+async def _agent(
+    tx: ReadTransaction, definition_id: str, archives: int
+) -> tuple[AgentInfo, bool]:
     """One row: the current session of an agent, and how many archives there are."""
     zone = current_zone(definition_id)
     row = await rows.load(tx.rows, zone)
     state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)
-    return AgentInfo(
+    info = AgentInfo(
         definition_id,
         state is not None,
         state.modified_ms if state else None,
@@ -31,3 +41,4 @@ async def agent_info(tx: ReadTransaction, definition_id: str, archives: int) -> 
         archives,
         output.lines if output else 0,
     )
+    return info, row is not None and row.state_version != (state.version if state else 0)

@@ -8,6 +8,7 @@ a background task that does it at most once a second, and is always done before 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -19,7 +20,7 @@ from filestore.errors import InvalidArgumentError, StoreError, VersionConflictEr
 from filestore.model import FileInfo
 from filestore.reading import ReadTransaction
 from filestore.sessions import rows, units
-from filestore.sessions.looking import agent_info, page_rows
+from filestore.sessions.looking import load_agents, page_rows
 from filestore.sessions.model import (
     AgentInfo,
     Archived,
@@ -132,10 +133,14 @@ class Sessions:
     async def read_state(self, definition_id: str) -> SessionState:
         """The current session; no snapshot and no session are no errors."""
         zone = current_zone(check_definition_id(definition_id))
-        state, is_stale = await self._store.view(lambda tx: self._read(tx, zone))
-        if is_stale:
-            self._refresh_soon(definition_id)
-        return state
+        state, row = await self._store.view(lambda tx: self._read(tx, zone))
+        if row is None or row.state_version == state.version:
+            return state
+        # Not looked into yet, perhaps because the daemon was killed: then this is the one who asks
+        # what it has missed.
+        self._refresh_soon(definition_id)
+        row = row._replace(covered=(await self._summarise(state.content or b"")).covered)
+        return replace(state, recovered=self._recovered(row, state.output_lines))
 
     async def write_state(
         self,
@@ -332,11 +337,11 @@ class Sessions:
         if after != "":
             check_definition_id(after)
 
-        async def unit(tx: ReadTransaction) -> list[AgentInfo]:
-            found = await rows.load_agents(tx.rows, after, count)
-            return [await agent_info(tx, agent, archives) for agent, archives in found]
-
-        return await self._store.view(unit)
+        found = await self._store.view(partial(load_agents, after=after, count=count))
+        for agent, is_stale in found:
+            if is_stale:
+                self._refresh_soon(agent.definition_id)
+        return [agent for agent, _ in found]
 
     async def read_output(
         self,
@@ -382,8 +387,10 @@ class Sessions:
 
     # -- parts
 
-    async def _read(self, tx: ReadTransaction, zone: str) -> tuple[SessionState, bool]:
-        """A session, and whether its snapshot has not been looked into since it was written."""
+    async def _read(
+        self, tx: ReadTransaction, zone: str
+    ) -> tuple[SessionState, SessionRow | None]:
+        """A session, and its row."""
         row = await rows.load(tx.rows, zone)
         state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)
         lines = output.lines if output else 0
@@ -395,9 +402,9 @@ class Sessions:
             row.session_id if row else await self._waiting_id(tx, zone),
             output.size if output else 0,
             lines,
-            self._recovered(row, version, lines),
+            self._recovered(row, lines) if row and row.state_version == version else None,
         )
-        return found, row is not None and row.state_version != version
+        return found, row
 
     async def _waiting_id(self, tx: ReadTransaction, zone: str) -> str:
         """The id of the session whose first file would be written here, empty if there is none."""
@@ -417,9 +424,9 @@ class Sessions:
         _remember(self._touched, zone_id, tx.rows.now_ms())
         await units.touch(tx, session_id)
 
-    def _recovered(self, row: SessionRow | None, version: int, lines: int) -> int | None:
+    def _recovered(self, row: SessionRow, lines: int) -> int | None:
         """Lines behind the snapshot's mark that were there at start; None where nobody knows."""
-        if row is None or not row.covered or row.state_version != version:
+        if not row.covered:
             return None
         return max(0, self._lines_at_start(row.zone_id, lines) - row.covered)
 

@@ -161,35 +161,30 @@ async def test_recovered_of_agents_does_not_mix(restart: Restart) -> None:
     assert await recovered(sessions, "b") == 6
 
 
-async def test_recovered_of_large_snapshot_is_known_once_it_was_looked_into(
-    restart: Restart, monkeypatch: pytest.MonkeyPatch
+async def test_recovered_of_large_snapshot_is_known_after_a_start_that_found_it_unread(
+    restart: Restart,
 ) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.0)
+    """The daemon died before the background came to it: whoever reads next is told all the same."""
     sessions = await restart()
     await sessions.append_output("a", ["1", "2", "3"])
     await sessions.write_state("a", snapshot("large", mark=1, pad_to=LARGE_BYTES))
-
-    async def is_known() -> bool:
-        return await recovered(sessions) is not None
-
-    await until(is_known, WAIT_S_MAX)
+    assert await recovered(sessions) == 0
     assert await recovered(await restart()) == 2
 
 
-async def test_recovered_of_large_snapshot_is_known_after_a_start_that_found_it_unread(
+async def test_preview_that_a_start_found_unread_is_made_when_agents_are_listed(
     restart: Restart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The daemon died before the background came to it; unfinished work is resumed at start."""
     sessions = await restart()
-    await sessions.append_output("a", ["1", "2", "3"])
-    await sessions.write_state("a", snapshot("large", mark=1, pad_to=LARGE_BYTES))
+    await sessions.write_state("a", snapshot("small"))
+    await sessions.write_state("a", snapshot("large", pad_to=LARGE_BYTES))
     monkeypatch.setattr(module, "REFRESH_S", 0.0)
     sessions = await restart()
 
     async def is_known() -> bool:
-        return await recovered(sessions) == 2
+        return [each.preview for each in await sessions.list_agents()] == ["large"]
 
-    await until(is_known, 10.0)
+    await until(is_known, WAIT_S_MAX)
 
 
 class Stop:
