@@ -96,7 +96,9 @@ class ZonedError(Exception):
         assert kind in KINDS, kind
         self.kind = kind
         self.message = message
-        self.data = {"kind": kind} | {key: value for key, value in data.items() if value != ""}
+        self.data = {"kind": kind, **data}
+        if not self.hint:
+            self.data.pop("hint", None)
 
     @property
     def hint(self) -> str:

@@ -25,9 +25,7 @@ async def load_agents(tx: ReadTransaction, after: str, count: int) -> list[tuple
     return [await _agent(tx, agent, archives) for agent, archives in found]
 
 
-async def _agent(
-    tx: ReadTransaction, definition_id: str, archives: int
-) -> tuple[AgentInfo, bool]:
+async def _agent(tx: ReadTransaction, definition_id: str, archives: int) -> tuple[AgentInfo, bool]:
     """One row: the current session of an agent, and how many archives there are."""
     zone = current_zone(definition_id)
     row = await rows.load(tx.rows, zone)

@@ -387,9 +387,7 @@ class Sessions:
 
     # -- parts
 
-    async def _read(
-        self, tx: ReadTransaction, zone: str
-    ) -> tuple[SessionState, SessionRow | None]:
+    async def _read(self, tx: ReadTransaction, zone: str) -> tuple[SessionState, SessionRow | None]:
         """A session, and its row."""
         row = await rows.load(tx.rows, zone)
         state, output = await tx.stat(zone, STATE), await tx.stat(zone, OUTPUT)

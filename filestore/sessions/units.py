@@ -264,7 +264,7 @@ async def fork(
                 "the target agent has a session",
                 operation="fork",
                 zone=target,
-                hint="ask to archive it first",
+                hint="ask to archive it first: archive_first, or zoned fork --archive-first",
             )
         done = await archive(tx, to, looked, ids[1])
         if done and source == target:

@@ -23,10 +23,10 @@ from srv.rpc.params import (
     boolean,
     content,
     count,
+    guard,
     line,
     lines,
     session,
-    text,
     wrong,
 )
 from srv.rpc.protocol import text_or_bytes
@@ -39,7 +39,7 @@ def methods(config: Config) -> Mapping[str, Method]:
 
 _AGENT: Mapping[str, Field] = {"definition_id": agent}
 _ARCHIVE: Mapping[str, Field] = {"archive_zoneid": archive}
-_SESSION: Mapping[str, Field] = {"session_id": text}
+_SESSION: Mapping[str, Field] = {"session_id": guard}
 PLACE = {**_AGENT, **_ARCHIVE}
 
 

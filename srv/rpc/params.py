@@ -103,6 +103,11 @@ def session(name: str, value: object) -> str:
     return _in_form(name, value, check_session_id)
 
 
+def guard(name: str, value: object) -> str:
+    """The session that a caller means to change: its id, or empty for none yet."""
+    return "" if value == "" else session(name, value)
+
+
 def _in_form(name: str, value: object, checked: Callable[[object], object]) -> str:
     """A text of the form that the store wants, refused with the name of the parameter. One that is
     too long is refused by that form, too, so with its own kind.

@@ -74,8 +74,7 @@ def decode(payload: bytes, *, is_binary: bool, array_max: int) -> object:
     except (ValueError, msgpack.UnpackException) as error:
         if str(error).startswith(_PARSER_WITHOUT_MEMORY):
             raise _no_memory() from error
-        # Some of MessagePack's errors have no text of their own.
-        reason = str(error) or type(error).__name__ if is_binary else _text_flaw(payload, error)
+        reason = _binary_flaw(error) if is_binary else _text_flaw(payload, error)
         what = "MessagePack" if is_binary else "JSON"
         raise ZonedError("PARSE_ERROR", f"not valid {what}: {reason}") from error
 
@@ -84,6 +83,16 @@ def _no_memory() -> ZonedError:
     found = told(MemoryError())
     assert found is not None
     return found
+
+
+def _binary_flaw(error: Exception) -> str:
+    """What is wrong: some of the parser's errors have no text of their own."""
+    match error:
+        case msgpack.StackError():
+            return "too many arrays and objects in one another"
+        case msgpack.FormatError():
+            return "a byte that begins no value"
+    return str(error)
 
 
 def _text_flaw(payload: bytes, error: Exception) -> str:

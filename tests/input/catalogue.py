@@ -137,7 +137,7 @@ ZONES: list[str] = [
     "agent::archive:1", "AGENT:ada:archive:1", "agent:a\0:archive:1", "agent:\u202e:archive:1",
     "agent:../x:archive:1", f"agent:{'x' * 129}:archive:1",
     *(f"agent:ada:archive:{ms}" for ms in (
-        "01", "-1", "+1", "1.0", "1 ", "1\n", "1:2", "1e3", str(1 << 63), "9" * 500, "\u0661",
+        "01", "-1", "+1", "1.0", "1 ", "1\n", "1:2", "1e3", str((1 << 63) - 1), "9" * 500, "\u0661",
         "1'; DROP TABLE t;--",
     )),
 ]  # fmt: skip
@@ -176,10 +176,14 @@ def calls() -> list[Call]:
              for name in NAMES]  # fmt: skip
     found += [Call("agent:session:read_archive", {"archive_zoneid": zone}, "INVALID_ZONE",
                    "archive_zoneid") for zone in ZONES]  # fmt: skip
+    # An empty one means an agent that has no session yet.
+    guards = [*NO_TEXTS, *filter(None, NO_SESSIONS)]
     wrong: list[tuple[str, dict[str, Any], str, list[Any]]] = [
         (READ, {}, "definition_id", NO_TEXTS),
         ("agent:session:read_archive", {}, "archive_zoneid", NO_TEXTS),
-        (WRITE, {**agent, "content": "x"}, "session_id", [*NO_TEXTS, "x" * 1025]),
+        (WRITE, {**agent, "content": "x"}, "session_id", guards),
+        (APPEND, {**agent, "line": "x"}, "session_id", guards),
+        ("agent:session:archive", agent, "session_id", guards),
         (WRITE, {**agent, "content": "x"}, "if_version", NO_COUNTS),
         (WRITE, agent, "content", NO_BYTES),
         (APPEND, agent, "line", NO_BYTES),

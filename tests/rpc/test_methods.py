@@ -180,6 +180,8 @@ def test_guards_answer_a_repeat_as_the_first_time(client: Client, agent: str) ->
     assert error.data["current_lines"] == 1
     session = client.call("agent:session:read", definition_id=agent)["session_id"]
     assert error.data["session_id"] == session
+    error = failure(client, "agent:session:archive", definition_id="nobody", session_id=session)
+    assert error.data["session_id"] == "", "there is none"
     done = client.call("agent:session:archive", definition_id=agent, session_id=session)
     assert client.call("agent:session:archive", definition_id=agent, session_id=session) == done
     late = client.call(

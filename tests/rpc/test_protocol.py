@@ -88,6 +88,19 @@ def test_messagepack_bomb_is_refused_in_little_memory(bomb: bytes) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"\x91" * 100_000, "in one another"),
+        (b"\xc1", "begins no value"),
+        (b"\xd4\x05\x00", "type 5"),
+    ],
+)
+def test_what_is_wrong_with_messagepack_is_told_in_words(payload: bytes, reason: str) -> None:
+    with pytest.raises(ZonedError, match=reason):
+        decoded(payload, is_binary=True)
+
+
 def test_many_values_are_refused_before_they_take_memory() -> None:
     many = protocol.VALUES_MAX + 1
     assert kind_of(b"[" + b"0," * many + b"0]") == "TOO_LARGE"
