@@ -119,9 +119,9 @@ async def end(
     return (await add(tx, row, "end", given, ref=ref, at_ms=at_ms))[0]
 
 
-async def touch(tx: Tx, row: JournalRow) -> None:
-    """Note that its files were changed now."""
-    changed = row._replace(updated_ms=max(row.updated_ms, tx.now_ms()))
+async def touch(tx: Tx, row: JournalRow, at_ms: int | None = None) -> None:
+    """Note that its files were changed, now or at another time."""
+    changed = row._replace(updated_ms=max(row.updated_ms, tx.now_ms() if at_ms is None else at_ms))
     if changed != row:
         await rows.save(tx, row, changed)
 

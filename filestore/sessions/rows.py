@@ -19,7 +19,7 @@ from filestore.journal import rows as journals
 from filestore.journal import writing as journal
 from filestore.journal.model import JournalRow
 from filestore.sessions.model import ArchiveInfo
-from filestore.sessions.names import archive_zone, current_zone
+from filestore.sessions.names import OUTPUT, STATE, archive_zone, current_zone
 
 ARCHIVED = "archived"
 """Why a session has ended that a pane archived."""
@@ -73,6 +73,7 @@ class SessionRow(NamedTuple):
         return (*values, values_check(values))
 
 
+_CHANGED = "SELECT max(modified_ms) FROM file WHERE zone_id = ? AND name IN (?, ?)"
 _SHOWN = 10
 _pack: Callable[[tuple[int | str | None, ...]], bytes] = msgpack.packb
 _new_tuple = tuple.__new__
@@ -215,7 +216,11 @@ async def _begin(tx: Tx, row: SessionRow, reason: str, *, joins: bool) -> None:
         body = {"definition_id": row.definition_id}
         found, _ = await journal.add(tx, found, "meta", body, is_own=True)
     if row.archived_ms is not None and not found.is_final:
-        await journal.end(tx, found, "completed", reason=ARCHIVED, at_ms=row.archived_ms)
+        found = await journal.end(tx, found, "completed", reason=ARCHIVED, at_ms=row.archived_ms)
+    # Files that came from elsewhere have a past, and lists by activity go by it.
+    changed = await tx.fetch_one(_CHANGED, (row.zone_id, STATE, OUTPUT))
+    if changed is not None and isinstance(changed[0], int):
+        await journal.touch(tx, found, changed[0])
 
 
 async def _journal(tx: Tx, session_id: str) -> JournalRow:

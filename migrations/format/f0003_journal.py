@@ -64,7 +64,9 @@ TABLES: tuple[LiteralString, ...] = (
 )
 SAVED_TABLES: tuple[LiteralString, ...] = ("journal", "record", "related", "repo")
 _SESSIONS: LiteralString = (
-    "SELECT session_id, definition_id, archived_ms, started_ms FROM session ORDER BY zone_id"
+    "SELECT session_id, definition_id, archived_ms, started_ms, (SELECT max(f.modified_ms) "
+    "FROM file f WHERE f.zone_id = s.zone_id AND f.name IN ('output', 'output.state.json')) "
+    "FROM session s ORDER BY zone_id"
 )
 
 
@@ -108,7 +110,7 @@ def _bring_up(
     connection: Connection, session: tuple[Any, ...], now_ms: int, *, was_archived: bool
 ) -> None:
     """The journal of one session: made, or brought to where the session is."""
-    session_id, definition_id, archived_ms, started_ms = session
+    session_id, definition_id, archived_ms, started_ms, changed_ms = session
     found = connection.execute(
         "SELECT * FROM journal WHERE session_id = ?", (session_id,)
     ).fetchone()
@@ -130,6 +132,8 @@ def _bring_up(
         _add(connection, row, now_ms, "open", {"reason": "restored"})
         row[3], row[4] = "active", more[9]
         more[0], more[6] = None, "restored"
+    if isinstance(changed_ms, int):
+        row[7] = max(row[7], changed_ms)
     if row != list(found[:SHOWN]):
         connection.execute("DELETE FROM journal WHERE id = ?", (row[0],))
         connection.execute(_INSERT, _checked([*row, msgpack.packb(more)]))

@@ -17,7 +17,6 @@ from typing import NamedTuple
 from filestore import FileInfo, StoreError, Transaction, ledger
 from filestore.ledger import LedgerRow
 from filestore.reading import ReadTransaction
-from filestore.sessions import rows
 from filestore.sessions.adopting import adopt, drop_session
 from filestore.sessions.names import (
     OUTPUT,
@@ -37,6 +36,7 @@ from migrations.steps.parts import (
     FATAL,
     free_session_id,
     in_parallel,
+    is_session,
     newest_ms,
     session_id_of,
     snapshot_of,
@@ -283,7 +283,7 @@ async def _seed(
     outcome = SEEDED
     if any(info.size for info in await tx.files(zone) or []):
         outcome = IN_USE
-    elif is_closed or await rows.load_by_id(tx.rows, session_id) is not None:
+    elif is_closed or await is_session(tx, session_id):
         outcome = CLOSED
     if outcome == SEEDED:
         await drop_session(tx, zone)

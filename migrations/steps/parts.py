@@ -17,6 +17,7 @@ from filestore import (
     StoreError,
     Transaction,
 )
+from filestore.journal import rows as journals
 from filestore.reading import ReadTransaction
 from filestore.sessions import rows
 from filestore.sessions.names import OUTPUT, STATE, archive_zone
@@ -37,10 +38,16 @@ def session_id_of(zone: str, origin: str) -> str:
 async def free_session_id(tx: Transaction, zone: str, origin: str) -> str:
     """The same, but another one if a session that has moved on since has it already."""
     wanted, number = session_id_of(zone, origin), 0
-    while await rows.load_by_id(tx.rows, wanted) is not None:
+    while await is_session(tx, wanted):
         number += 1
         wanted = session_id_of(zone, f"{origin}#{number}")
     return wanted
+
+
+async def is_session(tx: ReadTransaction, session_id: str) -> bool:
+    """True if there is a session of that id, be it one that has lost its files."""
+    found = await rows.load_by_id(tx.rows, session_id)
+    return found is not None or await journals.find(tx.rows, session_id) is not None
 
 
 async def free_archive(tx: Transaction, definition_id: str, wanted_ms: int) -> str:

@@ -8,8 +8,11 @@ from uuid import UUID
 import pytest
 
 from filestore import FileStore, Transaction
+from filestore.check import check
+from filestore.records import NewSession, Records
 from filestore.sessions import Sessions
 from migrations import Stats, migrate, migrate_block_zones_v1
+from migrations.steps.parts import session_id_of
 from tests.conftest import FakeClock, StoreOpener
 from tests.support.old_folder import OUTPUT, STATE, OldFolder, snapshot
 
@@ -79,6 +82,28 @@ async def test_blocks_become_archives_and_the_newest_current(
     assert (info.created_ms, info.modified_ms) == (1_000, 5_000)
     assert await store.read("b1", STATE) == snapshot("first"), "block zones stay"
     assert json.loads((data_dir / MARKER).read_bytes())["stats"] == dict(stats)
+
+
+async def test_sessions_stand_among_the_others_by_when_they_were_last_changed(
+    open_store: StoreOpener, data_dir: Path
+) -> None:
+    """However early they began, or were archived: the sessions of a program last used today."""
+    store = await open_store(clock=FakeClock(6_000))
+    await Records(store).create(NewSession("cli", "between"))
+    await put_block(store, "b1", "first", created=1_000, modified=5_000)
+    await put_block(store, "b2", "second", created=2_000, modified=9_000)
+    await migrate_block_zones_v1(store, data_dir)
+    found = await Records(store).recent(10)
+    assert [(info.zone or info.id, info.updated_ms) for info in found] == [
+        ("agent:ada:current", 9_000),
+        ("agent:ada:archive:2000", 9_000),
+        ("between", 6_000),
+        ("agent:ada:archive:1000", 5_000),
+    ]
+    assert [info.zone or info.id for info in await Records(store).recent(1)] == [
+        "agent:ada:current"
+    ], "the order is that of the rows"
+    assert (await check(store, deep=True)).is_clean
 
 
 async def test_second_run_is_nothing_and_without_the_marker_changes_nothing(
@@ -227,6 +252,19 @@ async def test_conversation_that_was_archived_does_not_come_back(
     assert (await run_again(store, data_dir)).current_zones_seeded == 0
     assert (await sessions.read_state("ada")).content is None
     assert await sessions.list_archives("ada") == before
+
+
+async def test_session_that_lost_its_files_keeps_its_id(store: FileStore, data_dir: Path) -> None:
+    """What was said in it elsewhere is still there, so it does not begin anew."""
+    current, archive = (session_id_of(zone, "b1") for zone in
+                        ("agent:ada:current", "agent:ada:archive:1000"))  # fmt: skip
+    for session_id in (current, archive):
+        await Records(store).create(NewSession("rest", session_id, "other"))
+    await put_block(store, "b1", "first")
+    assert counts(await migrate_block_zones_v1(store, data_dir)) == (1, 1, 0, 0, 0, 0)
+    (row,) = await Sessions(store).list_archives("ada")
+    assert row.session_id not in (current, archive)
+    assert (await check(store, deep=True)).is_clean
 
 
 async def test_conversation_closed_in_the_old_program_does_not_come_back(

@@ -138,6 +138,24 @@ async def test_sessions_of_format_2_get_journals_that_say_what_became_of_them(
     assert after["zones"] == before["zones"]
 
 
+async def test_sessions_of_format_2_stand_where_their_files_were_last_changed(
+    tmp_path: Path,
+) -> None:
+    """Not where they began: one of last year may have been used today."""
+    folder, clock = tmp_path / "data", FakeClock(1_000)
+    async with await FileStore.open(folder, clock=clock) as store, Sessions(store) as panes:
+        for agent in ("old", "new"):
+            await panes.write_state(agent, b"{}")
+            clock.now_ms += 1_000
+        await panes.write_state("old", b"{...}")
+    down(folder, 2)
+    (folder / SAVED).unlink()
+    up(folder)
+    async with await FileStore.open(folder) as store:
+        found = await Records(store).recent(1)
+    assert [(info.definition_id, info.updated_ms) for info in found] == [("old", 3_000)]
+
+
 async def append_new(_: FileStore, panes: Sessions) -> None:
     await panes.append_output("new", "x")
     await panes.append_output("new2", "x")

@@ -21,6 +21,7 @@ import pytest
 
 import migrations
 from filestore import FileStore, Limits, check, ledger
+from filestore.records import Records
 from filestore.sessions import Sessions
 from migrations import runner
 from migrations.backups import FOLDER_NAME
@@ -88,6 +89,10 @@ async def dump(data_dir: Path) -> Dump:
             name = agent.definition_id
             found["archives"][name] = await sessions.list_archives(name, 100)
             found["current"][name] = (agent, (await sessions.read_state(name)).session_id)
+        records = Records(store)
+        found["journals"] = {
+            info.id: (info, await records.records(info.id)) for info in await records.recent(1000)
+        }
         rows = await store.read_unit(
             lambda tx: tx.fetch("SELECT source, zone, name, outcome, target, stored FROM ledger")
         )

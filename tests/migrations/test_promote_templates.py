@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from filestore import FileStore, Transaction
+from filestore.check import check
+from filestore.records import Records
 from filestore.sessions import Sessions
 from migrations import Stats, migrate_promote_template_sessions_v1
 from migrations.backups import FOLDER_NAME, KEPT_MS, backup_folder
@@ -220,6 +222,31 @@ async def test_zone_without_bytes_gives_way(store: FileStore, data_dir: Path, em
     await migrate_promote_template_sessions_v1(store, data_dir)
     assert await sessions_of(store, TARGET) == {"current": snapshot("x")}
     assert await sessions_of(store, "tpl") == {}
+
+
+async def test_records_go_with_their_session_and_tell_where_it_went(
+    open_store: StoreOpener, data_dir: Path
+) -> None:
+    clock = FakeClock(NOW)
+    store = await open_store(clock=clock)
+    await put_template(store)
+    sessions, records = Sessions(store), Records(store)
+    ids = []
+    for name, text in ((TARGET, "the copy's"), ("tpl", "the template's, newer")):
+        clock.now_ms += 1_000
+        await sessions.write_state(name, snapshot(text))
+        ids.append((await sessions.read_state(name)).session_id)
+        await records.prompt(ids[-1], text)
+    await migrate_promote_template_sessions_v1(store, data_dir)
+    found = [await records.get(session_id) for session_id in ids]
+    assert [(info.definition_id, info.status) for info in found] == [
+        (TARGET, "completed"),
+        (TARGET, "active"),
+    ]
+    assert [info.is_archived for info in found] == [True, False]
+    kinds = [[each.kind for each in await records.records(session_id)] for session_id in ids]
+    assert kinds == [["open", "message", "end"], ["open", "message", "meta"]]
+    assert (await check(store, deep=True)).is_clean
 
 
 async def test_archive_with_a_malformed_name_is_moved_too(store: FileStore, data_dir: Path) -> None:
