@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from srv.cli.backend import Json, connected, load_config
-from srv.cli.folder import is_locked, read_holder
+from srv.cli.folder import DATABASE_NAME, is_locked, read_holder
 from srv.cli.options import Invocation, UsageError
 from srv.cli.progress import Bar
 from srv.cli.replay import operate
@@ -21,8 +21,11 @@ FAILED_SHOWN = 20
 
 def migrate(call: Invocation) -> int:
     """`zoned migrate [up|down|status]`. 3: some items failed."""
-    if call.arguments:
-        return _tables(call, call.arguments[0])
+    action = call.arguments[0] if call.arguments else ""
+    if "to" in call.flags and action != "down":
+        raise UsageError("--to goes with down", "migrate")
+    if action:
+        return _tables(call, action)
     params: Json = {key: True for key in ("dry_run", "retry_failed") if key in call.flags}
     if only := call.text("only"):
         params["only"] = only
@@ -58,7 +61,7 @@ def _try_out(call: Invocation, data_dir: Path, only: str | None, *, is_retry: bo
 
 
 def _show(screen: Screen, name: str, stats: Json) -> None:
-    counts = [f"{count} {key.replace('_', ' ')}" for key, count in stats.items()
+    counts = [_counted(count, key) for key, count in stats.items()
               if isinstance(count, int) and count]  # fmt: skip
     screen.line(f"{name}: {', '.join(counts) or 'nothing to do'}")
     for item in stats["failed"][:FAILED_SHOWN]:
@@ -68,6 +71,12 @@ def _show(screen: Screen, name: str, stats: Json) -> None:
     left = stats["failures"] - len(stats["failed"][:FAILED_SHOWN])
     if left > 0:
         screen.line(f"  and {left} more; --json names them")
+
+
+def _counted(count: int, key: str) -> str:
+    """`7 archives written`, `1 archive written`: what ends in an s is a plural here."""
+    words = key.split("_")
+    return f"{count} " + " ".join(word.removesuffix("s") if count == 1 else word for word in words)
 
 
 def _tables(call: Invocation, action: str) -> int:
@@ -110,11 +119,15 @@ def _status(call: Invocation, folder: Path) -> int:
 
 
 def _locked(folder: Path, work: Callable[[], list[str]]) -> list[str]:
-    """Do it while nobody else has the folder."""
+    """Do it while nobody else has the folder. Without a store there is nothing to be locked."""
     import asyncio
 
+    from filestore import NotFoundError
     from filestore.files import FolderLock, translated_os_errors
 
+    if not (folder / DATABASE_NAME).exists():
+        hint = "start `zoned serve` once to make one"
+        raise NotFoundError(f"there is no store in {str(folder)!r}", operation="migrate", hint=hint)
     with translated_os_errors("migrate"):
         lock = asyncio.run(FolderLock.take(folder, "command", "", LOCK_WAIT_MS))
     try:

@@ -105,6 +105,7 @@ def test_failed_items_are_named_and_exit_with_3(alone: Zoned) -> None:
     old_layout(alone.folder, is_damaged=True)
     answer = alone("migrate")
     assert answer.code == 3
+    assert ", 1 definition imported, 1 failure\n" in answer.text
     wanted = "  failed filestore.db/block-0/lost: its size says 500000 bytes, its parts have 0\n"
     assert wanted in answer.text
     assert previews(alone) == ALL
@@ -182,6 +183,8 @@ def test_tables_of_a_running_daemon_are_left_alone(alone: Zoned) -> None:
         (["up", "--dry-run"], "--dry-run is for the migration of data"),
         (["--only", "nothing"], "no migration 'nothing'"),
         (["down", "--to", "9"], "there is no format 9"),
+        (["up", "--to", "2"], "--to goes with down"),
+        (["--to", "2"], "--to goes with down"),
     ],
 )
 def test_what_cannot_be_meant_is_told(alone: Zoned, words: list[str], told: str) -> None:
@@ -190,3 +193,11 @@ def test_what_cannot_be_meant_is_told(alone: Zoned, words: list[str], told: str)
     assert answer.code == 2
     assert told in answer.err
     assert answer.err.count("\n") == 1
+
+
+def test_tables_of_no_store_are_told_and_none_is_made(alone: Zoned) -> None:
+    for action in ("up", "down"):
+        answer = alone("migrate", action)
+        assert (answer.code, answer.err.count("\n")) == (1, 1)
+        assert "there is no store in" in answer.err
+    assert not (alone.folder / "zoned.lock").exists()
