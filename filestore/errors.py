@@ -8,6 +8,7 @@
     │   ├── InvalidDefinitionIdError   not the id of an agent definition
     │   ├── InvalidZoneError       not the zone of an archived session
     │   ├── InvalidFieldError      a field of a document; carries its path
+    │   │   ├── RejectedError          of what an agent submits: carries value and rule
     │   │   └── SecretRefusedError     it looks like a key or token
     │   └── TooLargeError          over a named limit
     │       └── TurnLimitError         the session has had all its turns
@@ -95,6 +96,25 @@ class InvalidFieldError(InvalidArgumentError):
     def __init__(self, message: str, *, field: str = "", **place: Unpack[Place]) -> None:
         super().__init__(message, **place)
         self.field = field
+
+
+class RejectedError(InvalidFieldError):
+    """A field of what an agent hands in breaks its schema; `expected` is the rule, in short."""
+
+    def __init__(self, message: str, *, field: str, value: object, expected: str) -> None:
+        super().__init__(message, field=field)
+        self.value = value
+        self.expected = expected
+
+    @property
+    def details(self) -> dict[str, object]:
+        """What the caller is told of it."""
+        return {
+            "field": self.field,
+            "value": self.value,
+            "expected": self.expected,
+            "message": self.message,
+        }
 
 
 class SecretRefusedError(InvalidFieldError):

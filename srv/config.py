@@ -125,6 +125,15 @@ class Config:
         default=50,
         metadata=_number("count", "messages of the user in one transcript", 1, 1_000_000),
     )
+    mcp_sessions_max: int = field(
+        default=256, metadata=_number("count", "MCP sessions over HTTP at one time", 1, 10_000)
+    )
+    mcp_idle: int = field(
+        default=1800,
+        metadata=_number(
+            "duration", "an MCP session ends after so long without use", 1, 366 * DAY_S
+        ),
+    )
     backup_every: int = field(
         default=0,
         metadata=_number("duration", "time between backups by the daemon; 0: none", 0, 366 * DAY_S),

@@ -33,6 +33,7 @@ from srv.http.access import Access
 from srv.http.app import log as http_log
 from srv.http.app import make_app
 from srv.http.front import Doors, Front
+from srv.http.mcp import Door
 from srv.notify import READY, STOPPING, notify
 from srv.rpc.connection import Shared
 from srv.rpc.service import Service, store_limits
@@ -130,8 +131,9 @@ async def _serve(
     stop: asyncio.Event,
 ) -> None:
     loop = asyncio.get_running_loop()
+    door = Door(service)
     runner = web.AppRunner(
-        make_app(service, access),
+        make_app(service, access, door),
         access_log=None,
         logger=http_log,
         auto_decompress=False,
@@ -142,7 +144,7 @@ async def _serve(
     async with asyncio.TaskGroup() as group:
         shared = Shared(service, group)
         doors = Doors(shared, access, runner.server, os.getuid())
-        service.on_token = partial(_change_token, access, shared)
+        service.on_token = partial(_change_token, access, shared, door)
         servers = [await loop.create_server(lambda: Front(doors), sock=tcp, backlog=BACKLOG)]
         if unix is not None:
             servers.append(
@@ -150,6 +152,7 @@ async def _serve(
             )
         tasks = [
             group.create_task(_sweep(doors)),
+            group.create_task(door.run()),
             group.create_task(Schedule(service.store, service.config, service.tell).run()),
         ]
         # What is made by now stays: the collector need not look at it again and again.
@@ -165,6 +168,7 @@ async def _serve(
             server.close()
         service.is_stopping = True
         service.sessions.stop_replays()
+        service.watchers.stop()
         await _drain(shared, doors, service.config.stop_timeout_s - CLOSE_S)
         for task in tasks:
             task.cancel()
@@ -172,13 +176,14 @@ async def _serve(
     log.info("stopped")
 
 
-def _change_token(access: Access, shared: Shared, token: str) -> None:
+def _change_token(access: Access, shared: Shared, door: Door, token: str) -> None:
     """Let nobody in by the old token, and those who came by it out."""
     access.change_token(token)
     log.info("the token is another now")
     for connection in list(shared.connections):
         if connection.peer == "tcp":
             connection.drain("the token is another now")
+    door.cut()
 
 
 async def _drain(shared: Shared, doors: Doors, seconds: float) -> None:

@@ -58,6 +58,7 @@ _STORE_KINDS: Mapping[type[store.StoreError], str] = {
     store.InvalidDefinitionIdError: "INVALID_DEFINITION_ID",
     store.InvalidZoneError: "INVALID_ZONE",
     store.InvalidFieldError: "INVALID_PARAMS",
+    store.RejectedError: "INVALID_PARAMS",
     store.SecretRefusedError: "SECRET_REFUSED",
     store.TooLargeError: "TOO_LARGE",
     store.TurnLimitError: "TURN_LIMIT",

@@ -22,18 +22,23 @@ def dump(body: Mapping[str, object], *, bytes_max: int = BODY_BYTES_MAX) -> byte
     """The JSON of a body, or InvalidArgumentError: too large, too deep, or no JSON."""
     _check_depth(body)
     try:
-        try:
-            data = orjson.dumps(body)
-        except TypeError:
-            data = json.dumps(
-                body, ensure_ascii=False, allow_nan=False, separators=(",", ":")
-            ).encode()
+        data = to_json(body)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"this has no JSON form: {error}") from error
     if len(data) > bytes_max:
         raise TooLargeError(f"{len(data)} bytes are more than a record takes ({bytes_max})",
                             limit=bytes_max)  # fmt: skip
     return data
+
+
+def to_json(value: object) -> bytes:
+    """The JSON of a value, numbers of any size included. TypeError, ValueError."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(
+            value, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode()
 
 
 def load(data: bytes) -> Any:  # noqa: ANN401  # JSON of any shape

@@ -160,6 +160,43 @@ async def load_phases(tx: ReadTx, journal_id: int, limit: int) -> list[Record]:
     return [_record(row) for row in reversed(found)]
 
 
+async def load_of_kinds(
+    tx: ReadTx,
+    journal_id: int,
+    kinds: tuple[RecordKind, ...],
+    *,
+    after_seq: int = -1,
+    before_seq: int = RECORDS_MAX,
+    is_latest_first: bool = False,
+    limit: int = PAGE_STEP,
+) -> list[Record]:
+    """Some records of one session, of these kinds, between two seqs; in order, or from the end."""
+    start = journal_id << SEQ_BITS
+    marks: LiteralString = ", ".join("?" for _ in kinds)
+    order: LiteralString = "DESC" if is_latest_first else "ASC"
+    rows = await tx.fetch(
+        f"SELECT {_RECORD} FROM record WHERE id > ? AND id < ? AND +kind IN ({marks}) "
+        f"ORDER BY id {order} LIMIT ?",
+        (
+            start + max(-1, min(after_seq, RECORDS_MAX)),
+            start + max(0, min(before_seq, RECORDS_MAX)),
+            *kinds,
+            limit,
+        ),
+    )
+    return [_record(row) for row in rows]
+
+
+async def count_of_kind(tx: ReadTx, journal_id: int, kind: RecordKind, up_to_seq: int) -> int:
+    """How many records of a kind a session has, up to and with a seq."""
+    start = journal_id << SEQ_BITS
+    row = await tx.fetch_one(
+        "SELECT count(*) FROM record WHERE id >= ? AND id <= ? AND +kind = ?",
+        (start, start + up_to_seq, kind),
+    )
+    return 0 if row is None else int(row[0])
+
+
 async def load_page(
     tx: ReadTx, journal_id: int, first_seq: int, *, records_max: int = PAGE_RECORDS_MAX
 ) -> list[Record]:

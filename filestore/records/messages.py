@@ -65,7 +65,7 @@ async def load_messages(
         )
         for record in records:
             after_seq = record.seq
-            message = await _ending_at(tx, row, record)
+            message = await ending_at(tx, row, record)
             if message is not None and (after_ms is None or message.at_ms > after_ms):
                 found.append(message)
                 if limit is not None and len(found) == limit:
@@ -100,7 +100,7 @@ def _content(content: object) -> dict[str, Any]:
     return {"type": "parts", "parts": content}
 
 
-async def _ending_at(tx: ReadTx, row: JournalRow, record: Record) -> Message | None:
+async def ending_at(tx: ReadTx, row: JournalRow, record: Record) -> Message | None:
     """The message whose last chunk this record is, or None."""
     body = record.body
     if not (body.get("partial") or body.get("is_chunk")):

@@ -47,6 +47,14 @@ VERBS: Mapping[str, Verb] = {
             Option(("--no-migrate",), "neither bring older data in nor convert an older format"),
         ),
     ),
+    "mcp": Verb(
+        "srv.cli.mcp:mcp",
+        "speak MCP with an agent, on stdin and stdout",
+        'echo \'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\' | zoned mcp',
+        "For the settings of a client of the Model Context Protocol: command zoned, arguments mcp. "
+        "Goes by the running daemon, or without one by the data folder, and bears a restart. Ends "
+        "with its input.",
+    ),
     "status": Verb(
         "srv.cli.status:status",
         "tell whether a daemon runs, and how it does",

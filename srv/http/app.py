@@ -13,6 +13,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from filestore.files import free_bytes
 from srv.http.access import LOGIN_TARGET, Access
+from srv.http.mcp import PATH, Door
 from srv.metrics import Sample
 from srv.rpc.service import Service
 
@@ -31,7 +32,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _SERVICE = web.AppKey("service", Service)
 
 
-def make_app(service: Service, access: Access) -> web.Application:
+def make_app(service: Service, access: Access, door: Door) -> web.Application:
     """The HTTP side of the port."""
 
     log.addFilter(_as_info)
@@ -41,6 +42,8 @@ def make_app(service: Service, access: Access) -> web.Application:
     app.router.add_get("/metrics", _metrics)
     app.router.add_get("/zoned.js", _module)
     app.router.add_get("/", lambda request: _page(request, access))
+    for method in ("GET", "POST", "DELETE"):
+        app.router.add_route(method, PATH, door.handle)
     return app
 
 

@@ -137,7 +137,7 @@ class Front(asyncio.Protocol):
         self._is_answered = True
         self._doors.waiting.discard(self)
         if not isinstance(protocol, Connection):
-            protocol = _Counted(protocol, self._doors)
+            protocol = Counted(protocol, self._doors)
             protocol.connection_made(self._transport)
         self._transport.set_protocol(protocol)
         if data:
@@ -168,13 +168,16 @@ class Front(asyncio.Protocol):
         self._doors.shared.service.metrics.connections_refused += 1
 
 
-class _Counted(asyncio.Protocol):
-    """The HTTP server's protocol, counted among the connections while it lasts."""
+class Counted(asyncio.Protocol):
+    """The HTTP server's protocol, counted among the connections while it lasts. `lost` is set when
+    it has ended: nobody reads what is still answered.
+    """
 
     def __init__(self, inner: asyncio.Protocol, doors: Doors) -> None:
         self._inner = inner
         self._doors = doors
         doors.handed_over += 1
+        self.lost = asyncio.Event()
         self.connection_made = inner.connection_made  # type: ignore[method-assign]  # one hop less
         self.data_received = inner.data_received  # type: ignore[method-assign]  # the same
         self.eof_received = inner.eof_received  # type: ignore[method-assign]  # the same
@@ -183,6 +186,7 @@ class _Counted(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._doors.handed_over -= 1
+        self.lost.set()
         self._inner.connection_lost(error)
 
 

@@ -21,7 +21,9 @@ from srv.metrics import Metrics
 
 if TYPE_CHECKING:
     from filestore.records import Records
+    from filestore.records.observations import Observations
     from filestore.records.transcripts import Transcripts
+    from filestore.records.watch import Watchers
 
 PROTOCOL_VERSION = 1
 
@@ -81,6 +83,20 @@ class Service:
         from filestore.records.transcripts import Transcripts  # late, as above
 
         return Transcripts(self.store, turns_max=self.config.turns_max)
+
+    @cached_property
+    def observations(self) -> "Observations":
+        """What agents said of the sessions of the store."""
+        from filestore.records.observations import Observations  # late, as above
+
+        return Observations(self.store)
+
+    @cached_property
+    def watchers(self) -> "Watchers":
+        """Who waits for sessions to change."""
+        from filestore.records.watch import Watchers  # late, as above
+
+        return Watchers(self.store)
 
     @cached_property
     def _constant(self) -> dict[str, object]:

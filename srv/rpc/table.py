@@ -3,7 +3,16 @@
 from collections.abc import Mapping
 
 from srv.config import Config
-from srv.rpc import methods, migrating, operating, records, replays, transcripts, upkeep
+from srv.rpc import (
+    methods,
+    migrating,
+    observations,
+    operating,
+    records,
+    replays,
+    transcripts,
+    upkeep,
+)
 from srv.rpc.methods import Method
 
 
@@ -17,4 +26,5 @@ def all_methods(config: Config) -> Mapping[str, Method]:
         **operating.methods(),
         **transcripts.methods(),
         **records.methods(),
+        **observations.methods(config),
     }

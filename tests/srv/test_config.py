@@ -94,6 +94,7 @@ def test_limits_are_the_fields_that_end_in_max(tmp_path: Path) -> None:
         "queue_bytes_max": 128 * MIB,
         "held_bytes_max": 256 * MIB,
         "turns_max": 50,
+        "mcp_sessions_max": 256,
     }
 
 
