@@ -5,9 +5,9 @@ plain function over what memory holds; all others come here through transaction.
 """
 
 from filestore.engine.base import TailRecord, Tx
+from filestore.heads import Head
 from filestore.lines import Open
 from filestore.model import Change, LinesAppended
-from filestore.reading import Head
 
 _new = tuple.__new__
 """Makes a named tuple without the detour through its constructor: for what every append makes."""

@@ -20,10 +20,11 @@ from functools import partial
 from filestore.engine.base import ReadTx, TailRecord, forward
 from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE, TABLES, list_id
 from filestore.errors import CorruptionError, StoreError
+from filestore.heads import FileRow
 from filestore.ledger import check_ledger
 from filestore.lines import LineCounter
 from filestore.lists import Entry, check_released, load_chunk, read_page, read_pages
-from filestore.reading import FileRow, ReadTransaction
+from filestore.reading import ReadTransaction
 from filestore.sessions.check import check_sessions
 from filestore.store import FileStore
 

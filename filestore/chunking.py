@@ -9,7 +9,7 @@ Where the boundaries lie is not part of any format: another cutter reads old dat
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -60,6 +60,14 @@ def _cutter() -> "FastCDC":
 def hash_bytes(data: bytes, *, max_threads: int = 1) -> bytes:
     """BLAKE3 of plain bytes: the address of a chunk, the digest of a value."""
     return blake3(data, max_threads=max_threads).digest()
+
+
+async def hash_pieces(pieces: AsyncIterable[bytes]) -> str:
+    """The hex BLAKE3 of bytes that come in pieces."""
+    hasher = blake3()
+    async for piece in pieces:
+        hasher.update(piece)
+    return hasher.hexdigest()
 
 
 def pack(data: bytes, level: int) -> tuple[int, bytes]:

@@ -172,6 +172,42 @@ class LineScanner:
         return [] if is_blank(line) else [line]
 
 
+class LineGatherer:
+    """Collects the wanted lines from consecutive pieces, up to `limit` lines and `bytes_max` bytes
+    (one line always fits)."""
+
+    def __init__(self, from_line: int, limit: int, bytes_max: int | None) -> None:
+        self.lines: list[bytes] = []
+        self.is_started = False
+        self._from_line = from_line
+        self._limit = limit
+        self._bytes_left = bytes_max
+        self._scanner = LineScanner(0, None)
+
+    def feed(self, piece: bytes, number: int, ended: int) -> bool:
+        """Take in a piece; True when there is enough."""
+        if not self.is_started:
+            self.is_started = True
+            self._scanner = LineScanner(number, ended if self._from_line else None)
+        return self._take(self._scanner.feed(piece))
+
+    def finish(self) -> None:
+        """Take in an unterminated last line."""
+        self._take(self._scanner.finish())
+
+    def _take(self, found: list[bytes]) -> bool:
+        skipped = max(0, self._from_line - self._scanner.number)
+        self._scanner.number += len(found)
+        for line in found[skipped:]:
+            is_over = self._bytes_left is not None and len(line) > self._bytes_left
+            if len(self.lines) == self._limit or (is_over and self.lines):
+                return True
+            self.lines.append(line)
+            if self._bytes_left is not None:
+                self._bytes_left -= len(line)
+        return len(self.lines) == self._limit
+
+
 class LineSkip:
     """Passes over the first lines of a stream; blank ones have no number."""
 

@@ -23,3 +23,9 @@ def encode_meta(meta: Mapping[str, Json], limits: Limits) -> bytes:
             operation="set_meta",
         )
     return blob
+
+
+def decode_meta(blob: bytes) -> Mapping[str, Json]:
+    """The meta of a row whose check has passed."""
+    meta: dict[str, Json] = orjson.loads(blob) if blob != b"{}" else {}
+    return meta

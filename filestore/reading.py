@@ -5,25 +5,25 @@ Where a file is damaged the error names zone, file and offset, and what does not
 stays readable.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import Any, LiteralString, NamedTuple, cast
+from typing import LiteralString, NamedTuple, cast
 
-import orjson
-
-from filestore.engine.base import Damage, ReadTx, TailRecord
-from filestore.engine.schema import row_check
+from filestore.chunking import FixedCutter
+from filestore.engine.base import ReadTx, TailRecord
 from filestore.errors import (
     CorruptionError,
     InvalidArgumentError,
     InvalidNameError,
     NotFoundError,
 )
-from filestore.lines import HALF_BYTES_MAX, LineCounter, LineScanner, Open, half_of
+from filestore.heads import FileRow, Head, ZoneRow, check_whole, file_row, located, zone_row
+from filestore.lines import HALF_BYTES_MAX, LineCounter, LineGatherer, Open, half_of
 from filestore.lists import Entry, find_page, load_chunk, locate, read_page
+from filestore.meta import decode_meta
 from filestore.model import (
+    PIECE_BYTES_MAX,
     FileInfo,
-    Json,
     LinePage,
     ZoneInfo,
     ZonePage,
@@ -51,53 +51,6 @@ _ZONES_DOWN: LiteralString = (
 _OPEN = tuple(Open)
 NAME_AFTER_ALL = "\U0010ffff"
 """Sorts after every character that a name may hold."""
-
-
-class ZoneRow(NamedTuple):
-    """A row of `zone`, without its check."""
-
-    id: int
-    name: str
-    version: int
-    created_ms: int
-    meta: bytes
-
-    def info(self) -> ZoneInfo:
-        return ZoneInfo(self.name, self.version, self.created_ms, decode_meta(self.meta))
-
-
-class FileRow(NamedTuple):
-    """A row of `file`, without its check: the file as of its last write or seal."""
-
-    id: int
-    zone_id: int
-    name: str
-    version: int
-    size: int
-    ended: int
-    open: int
-    created_ms: int
-    modified_ms: int
-    pages: int
-    digest: bytes | None
-    meta: bytes
-
-
-class Head(NamedTuple):
-    """A file as it is now: its row, moved on by the appends since."""
-
-    row: FileRow
-    version: int
-    size: int
-    ended: int
-    open: Open
-    modified_ms: int
-    damage: Damage | None
-
-    @property
-    def lines(self) -> int:
-        """Lines that have a number; an unterminated last one counts."""
-        return self.ended + self.open.counts
 
 
 class ReadPlan(NamedTuple):
@@ -148,14 +101,14 @@ class ReadTransaction:
         elif after is not None and after >= prefix:
             query, low = _ZONES_AFTER, after
         rows = await self._reader.fetch(query, (low, high, limit + 1))
-        found = [_zone_row(row).info() for row in rows[:limit]]
+        found = [zone_row(row).info() for row in rows[:limit]]
         return ZonePage(found, found[-1].name if len(rows) > limit else None)
 
     async def zone_row(self, zone: str) -> ZoneRow | None:
         row = await self._reader.fetch_one(
             f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name = ?", (zone,)
         )
-        return _zone_row(row) if row else None
+        return zone_row(row) if row else None
 
     # -- files
 
@@ -367,7 +320,7 @@ class ReadTransaction:
         row = head.row
         # Line n starts right behind line n-1, so start with the piece in which that one ends.
         target = from_line - 1
-        gathered = _Gathered(from_line, limit, bytes_max)
+        gathered = LineGatherer(from_line, limit, bytes_max)
         if (
             row.pages
             and (target < row.ended or from_line == 0)
@@ -385,7 +338,7 @@ class ReadTransaction:
         return gathered.lines
 
     async def _gather_sealed(
-        self, zone: str, row: FileRow, target: int, gathered: "_Gathered"
+        self, zone: str, row: FileRow, target: int, gathered: LineGatherer
     ) -> bool:
         try:
             # All pages of a long first line start at line 0, so it is not looked for by number.
@@ -411,82 +364,18 @@ class ReadTransaction:
         return False
 
 
-class _Gathered:
-    """Collects the wanted lines from consecutive pieces."""
-
-    def __init__(self, from_line: int, limit: int, bytes_max: int | None) -> None:
-        self.lines: list[bytes] = []
-        self.is_started = False
-        self._from_line = from_line
-        self._limit = limit
-        self._bytes_left = bytes_max
-        self._scanner = LineScanner(0, None)
-
-    def feed(self, piece: bytes, number: int, ended: int) -> bool:
-        """Take in a piece; True when there is enough."""
-        if not self.is_started:
-            self.is_started = True
-            self._scanner = LineScanner(number, ended if self._from_line else None)
-        return self._take(self._scanner.feed(piece))
-
-    def finish(self) -> None:
-        """Take in an unterminated last line."""
-        self._take(self._scanner.finish())
-
-    def _take(self, found: list[bytes]) -> bool:
-        skipped = max(0, self._from_line - self._scanner.number)
-        self._scanner.number += len(found)
-        for line in found[skipped:]:
-            is_over = self._bytes_left is not None and len(line) > self._bytes_left
-            if len(self.lines) == self._limit or (is_over and self.lines):
-                return True
-            self.lines.append(line)
-            if self._bytes_left is not None:
-                self._bytes_left -= len(line)
-        return len(self.lines) == self._limit
-
-
-def check_whole(zone: str, head: Head) -> None:
-    """Raise if the end of the file is damaged: a shorter file would pass for the whole one."""
-    if head.damage is not None:
-        offset = head.damage.offset if head.damage.offset is not None else head.size
-        raise CorruptionError(
-            f"appended bytes are damaged: {head.damage.reason}",
-            zone=zone,
-            name=head.row.name,
-            offset=offset,
-        )
-
-
 def cut_range(plan: ReadPlan, data: bytes) -> bytes:
     """Cut fetched bytes to the planned range."""
-    return data[plan.start - plan.offset : plan.stop - plan.offset]
+    return data[max(plan.start - plan.offset, 0) : max(plan.stop - plan.offset, 0)]
 
 
-def located(error: CorruptionError, zone: str, name: str, offset: int | None) -> CorruptionError:
-    """The same damage, with its place."""
-    at = error.offset if error.offset is not None else offset
-    return CorruptionError(error.message, operation="read", zone=zone, name=name, offset=at)
-
-
-def decode_meta(blob: bytes) -> Mapping[str, Json]:
-    """The meta of a row whose check has passed."""
-    meta: dict[str, Json] = orjson.loads(blob) if blob != b"{}" else {}
-    return meta
-
-
-def _zone_row(row: tuple[Any, ...]) -> ZoneRow:
-    found = ZoneRow(*row[:-1])
-    if row[-1] != row_check(*found):
-        raise CorruptionError("the zone's row fails its check", zone=found.name)
-    return found
-
-
-def file_row(zone: str, row: tuple[Any, ...]) -> FileRow:
-    found = FileRow(*row[:-1])
-    if row[-1] != row_check(*found):
-        raise CorruptionError("the file's row fails its check", zone=zone, name=found.name)
-    return found
+def tail_pieces(plan: ReadPlan, at: int) -> Iterator[bytes]:
+    """The appended bytes of the range, the first of them at `at`, in pieces of at most 1 MiB."""
+    cutter = FixedCutter(PIECE_BYTES_MAX)
+    for data in plan.tail:
+        yield from cutter.feed(cut_range(plan._replace(offset=at), data))
+        at += len(data)
+    yield from cutter.end()
 
 
 def _check_range(offset: int, length: int | None, operation: str) -> None:

@@ -34,11 +34,11 @@ from filestore.errors import (
     TooLargeError,
 )
 from filestore.files import sync_folder, translated_os_errors
+from filestore.heads import FileRow
 from filestore.journal.mending import REBUILT
 from filestore.ledger import save as save_ledger
-from filestore.meta import encode_meta
+from filestore.meta import decode_meta, encode_meta
 from filestore.model import FILE_NAME_CHARS_MAX, Json
-from filestore.reading import FileRow, decode_meta
 from filestore.repair_journals import SavedJournals
 from filestore.restoring import copy_file, unused
 from filestore.salvage import Salvage, Stretch

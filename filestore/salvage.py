@@ -20,13 +20,13 @@ from filestore.engine.log import decode
 from filestore.engine.pages import Cell, Flaw, Pages, Value, read_again, scan
 from filestore.engine.schema import ENTRY, LIST_PAGE_BITS, row_check
 from filestore.errors import CorruptionError
+from filestore.heads import FileRow, ZoneRow
 from filestore.journal import rows as journals
 from filestore.journal.bodies import load
 from filestore.journal.model import SEQ_BITS, JournalRow, Record
 from filestore.ledger import LedgerRow
 from filestore.lists import Entry, Page
 from filestore.model import PIECE_BYTES_MAX
-from filestore.reading import FileRow, ZoneRow
 from filestore.records.repos import Repo
 from filestore.sessions.rows import SessionRow
 

@@ -17,10 +17,11 @@ from typing import NamedTuple
 from filestore.chunking import STREAM_LEVEL, Piece, count_lines, make_piece, split_fixed
 from filestore.engine.base import TailRecord, Tx
 from filestore.errors import CorruptionError
+from filestore.heads import FileRow, check_whole
 from filestore.lines import LineCounter, Open
 from filestore.lists import Entry, Page, change_references, paginate, write_page
 from filestore.model import PIECE_BYTES_MAX
-from filestore.reading import FileRow, ReadTransaction, check_whole
+from filestore.reading import ReadTransaction
 
 JOIN_FACTOR = 3
 """A chunk is joined with later bytes if it is at most this many times their size."""

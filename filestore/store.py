@@ -21,24 +21,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from blake3 import blake3
-
 from filestore.appending import append_lines_at_once
 from filestore.building import Building, Built, give_up_build
 from filestore.changes import Feed, Subscription, subscribe
-from filestore.chunking import Prepared, prepare, prepare_stream, split_fixed
+from filestore.chunking import (
+    Prepared,
+    hash_pieces,
+    prepare,
+    prepare_stream,
+    split_fixed,
+)
 from filestore.clock import Clock, system_clock
 from filestore.cuts import CutCache
 from filestore.engine.base import Engine, ReadTx, ReadUnit, Shortcut
 from filestore.engine.read_only import ReadOnlySqliteEngine
 from filestore.engine.sqlite import open_engine
 from filestore.engine.writer import Failpoint
-from filestore.errors import (
-    BusyError,
-    CorruptionError,
-    InvalidArgumentError,
-    StoreError,
-)
+from filestore.errors import InvalidArgumentError, StoreError
 from filestore.files import (
     FolderLock,
     HolderKind,
@@ -48,9 +47,7 @@ from filestore.files import (
 )
 from filestore.housekeeping import Housekeeper
 from filestore.leases import Leases
-from filestore.lists import Entry
 from filestore.model import (
-    PIECE_BYTES_MAX,
     Appended,
     Change,
     FileInfo,
@@ -65,8 +62,9 @@ from filestore.model import (
     check_file_name,
     check_zone_name,
 )
-from filestore.reading import ReadPlan, ReadTransaction, cut_range
+from filestore.reading import ReadTransaction
 from filestore.sealing import size_max
+from filestore.streaming import stream
 from filestore.transaction import (
     Transaction,
     check_append,
@@ -336,38 +334,12 @@ class FileStore:
         """Bytes of a file; beyond its end nothing. NotFoundError if there is none."""
         return await self._read(lambda tx: tx.read(zone, name, offset, length))
 
-    async def open_read(
+    def open_read(
         self, zone: str, name: str, offset: int = 0, length: int | None = None
     ) -> AsyncIterator[bytes]:
         """Stream a file as it was at the start, in pieces of at most 1 MiB, in constant memory."""
-        with self._leases.hold() as lease:
-            plan = await self._read(
-                lambda tx: tx.plan_read(zone, name, offset, length, "open_read")
-            )
-            at = plan.offset
-            for batch in _batches(plan.entries):
-                load = partial(_load, zone=zone, name=name, entries=batch, offset=at)
-                try:
-                    data = await self._read(load)
-                except CorruptionError:
-                    # Without a lease a chunk may also be gone because the file has moved on.
-                    is_kept = self._lock is not None and lease.left_s > 0
-                    if is_kept or await self._read(partial(_is_unchanged, zone=zone, plan=plan)):
-                        raise
-                    raise BusyError(
-                        "the file was replaced while it was being read",
-                        operation="open_read",
-                        hint="read it again from the start",
-                    ) from None
-                start, stop = max(plan.start - at, 0), min(plan.stop - at, len(data))
-                at += len(data)
-                if start < stop:
-                    yield data if stop - start == len(data) else data[start:stop]
-            rest = cut_range(
-                plan._replace(offset=at, start=max(plan.start, at)), b"".join(plan.tail)
-            )
-            for start in range(0, len(rest), PIECE_BYTES_MAX):
-                yield rest[start : start + PIECE_BYTES_MAX]
+        is_writer = self._lock is not None
+        return stream(self._read, self._leases, zone, name, offset, length, is_writer=is_writer)
 
     async def read_lines(
         self, zone: str, name: str, from_line: int, limit: int, *, bytes_max: int | None = None
@@ -383,10 +355,7 @@ class FileStore:
         info = await self.stat(zone, name)
         if info is not None and info.digest is not None:
             return info.digest
-        hasher = blake3()
-        async for piece in self.open_read(zone, name):
-            hasher.update(piece)
-        return hasher.hexdigest()
+        return await hash_pieces(self.open_read(zone, name))
 
     async def stat(self, zone: str, name: str) -> FileInfo | None:
         """A file's info, or None."""
@@ -466,34 +435,6 @@ class FileStore:
             self._housekeeper.wake()
         elif changes:
             self._housekeeper.wake_later()
-
-
-def _batches(entries: list[Entry]) -> list[list[Entry]]:
-    """Group entries so that each group is one piece of a streaming read."""
-    batches: list[list[Entry]] = []
-    size = PIECE_BYTES_MAX
-    for entry in entries:
-        if size + entry.size > PIECE_BYTES_MAX:
-            batches.append([])
-            size = 0
-        batches[-1].append(entry)
-        size += entry.size
-    return batches
-
-
-async def _load(
-    tx: ReadTransaction, zone: str, name: str, entries: list[Entry], offset: int
-) -> bytes:
-    pieces = []
-    for entry in entries:
-        pieces.append(await tx.chunk(zone, name, entry, offset))
-        offset += entry.size
-    return b"".join(pieces)
-
-
-async def _is_unchanged(tx: ReadTransaction, zone: str, plan: ReadPlan) -> bool:
-    head = await tx.head(zone, plan.head.row.name)
-    return head is not None and head.row == plan.head.row
 
 
 async def _nothing(_: ReadTx) -> None:

@@ -21,6 +21,7 @@ from filestore.errors import (
     TooLargeError,
     VersionConflictError,
 )
+from filestore.heads import FileRow, Head, ZoneRow, check_whole
 from filestore.lines import Open, split_lines
 from filestore.lists import (
     count_references,
@@ -30,7 +31,7 @@ from filestore.lists import (
     replace_list,
     write_page,
 )
-from filestore.meta import encode_meta
+from filestore.meta import decode_meta, encode_meta
 from filestore.model import (
     Appended,
     Change,
@@ -43,7 +44,7 @@ from filestore.model import (
     check_file_name,
     check_zone_name,
 )
-from filestore.reading import FileRow, Head, ReadTransaction, ZoneRow, check_whole, decode_meta
+from filestore.reading import ReadTransaction
 from filestore.sealing import Sealed, cut_stream, place, plan_seal
 
 EMPTY_META = b"{}"

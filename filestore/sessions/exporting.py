@@ -14,8 +14,10 @@ from filestore.backup import nobody, own_folder, place_file, refuse_target
 from filestore.check import Progress
 from filestore.errors import BusyError, CorruptionError, NotFoundError
 from filestore.files import FILE_MODE, sync_folder, translated_os_errors
+from filestore.heads import check_whole
+from filestore.meta import decode_meta
 from filestore.model import PIECE_BYTES_MAX
-from filestore.reading import ReadTransaction, check_whole, decode_meta
+from filestore.reading import ReadTransaction
 from filestore.sessions import rows
 from filestore.sessions.names import STATE, zone_of
 from filestore.sessions.portable import FileHead, SessionHead, Writer, read

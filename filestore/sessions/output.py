@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from filestore.engine.base import Tx
 from filestore.errors import CorruptionError, InvalidArgumentError
+from filestore.heads import Head, located
 from filestore.lines import LineCounter, Open, is_blank
 from filestore.lists import find_page, locate
 from filestore.model import PIECE_BYTES_MAX
-from filestore.reading import Head, ReadTransaction, located
+from filestore.reading import ReadTransaction
 from filestore.sessions import rows, units
 from filestore.sessions.model import OutputAppended
 from filestore.sessions.names import OUTPUT, archive_zone, check_guard_id, current_zone
