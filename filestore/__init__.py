@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         ZoneInfo,
         ZonePage,
     )
+    from filestore.reading import ReadTransaction
     from filestore.store import FileStore
     from filestore.transaction import Transaction
 
@@ -82,6 +83,7 @@ __all__ = [
     "NotFoundError",
     "Prepared",
     "ReadOnlyError",
+    "ReadTransaction",
     "RejectedError",
     "SecretRefusedError",
     "StorageFullError",
@@ -97,6 +99,7 @@ __all__ = [
 _HOMES = {
     "FileStore": "filestore.store",
     "Prepared": "filestore.chunking",
+    "ReadTransaction": "filestore.reading",
     "Transaction": "filestore.transaction",
     **dict.fromkeys(
         (

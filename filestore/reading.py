@@ -5,11 +5,11 @@ Where a file is damaged the error names zone, file and offset, and what does not
 stays readable.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from itertools import accumulate
-from typing import LiteralString, NamedTuple, cast
+from typing import Any, LiteralString, NamedTuple, NoReturn, cast
 
-from filestore.chunking import FixedCutter
+from filestore.chunking import FixedCutter, hash_pieces
 from filestore.engine.base import ReadTx, TailRecord
 from filestore.errors import (
     CorruptionError,
@@ -64,6 +64,23 @@ class ReadPlan(NamedTuple):
     tail: list[bytes]
 
 
+class _Over:
+    """Stands where the tables were, once a unit has ended.
+
+    Else a forgotten `await`, or a transaction that was kept, would write beside all transactions,
+    on whatever thread, and be told that it was done.
+    """
+
+    def __getattr__(self, _: str) -> NoReturn:
+        raise InvalidArgumentError(
+            "the unit of work has ended, and its transaction with it",
+            hint="await every operation inside of the unit",
+        )
+
+
+OVER = cast("Any", _Over())
+
+
 class ReadTransaction:
     """The reading operations, over one state of the store."""
 
@@ -74,6 +91,10 @@ class ReadTransaction:
     def rows(self) -> ReadTx:
         """The tables themselves, for what else this room keeps in them."""
         return self._reader
+
+    def end(self) -> None:
+        """The unit has ended: whoever kept this can do nothing with it any more."""
+        self._reader = OVER
 
     # -- zones
 
@@ -197,6 +218,27 @@ class ReadTransaction:
             pieces.append(await self.chunk(zone, name, entry, at))
             at += entry.size
         return cut_range(plan, b"".join([*pieces, *plan.tail]))
+
+    async def open_read(
+        self, zone: str, name: str, offset: int = 0, length: int | None = None
+    ) -> AsyncIterator[bytes]:
+        """The same in pieces of at most 1 MiB: memory does not grow with the file."""
+        plan = await self.plan_read(zone, name, offset, length, "open_read")
+        at = plan.offset
+        for entry in plan.entries:
+            data = await self.chunk(zone, name, entry, at)
+            if piece := cut_range(plan._replace(offset=at), data):
+                yield piece
+            at += entry.size
+        for piece in tail_pieces(plan, at):
+            yield piece
+
+    async def digest(self, zone: str, name: str) -> str:
+        """The hex BLAKE3 of a file's content, streamed if it is not known from its last write."""
+        info = await self.stat(zone, name)
+        if info is not None and info.digest is not None:
+            return info.digest
+        return await hash_pieces(self.open_read(zone, name))
 
     async def read_by_id(self, file_id: int, offset: int, length: int) -> bytes | None:
         """Bytes of a file wherever it is now; None if it is gone."""
@@ -373,7 +415,9 @@ def tail_pieces(plan: ReadPlan, at: int) -> Iterator[bytes]:
     """The appended bytes of the range, the first of them at `at`, in pieces of at most 1 MiB."""
     cutter = FixedCutter(PIECE_BYTES_MAX)
     for data in plan.tail:
-        yield from cutter.feed(cut_range(plan._replace(offset=at), data))
+        start, stop = max(plan.start - at, 0), min(plan.stop - at, len(data))
+        for begin in range(start, stop, PIECE_BYTES_MAX):
+            yield from cutter.feed(data[begin : min(begin + PIECE_BYTES_MAX, stop)])
         at += len(data)
     yield from cutter.end()
 

@@ -74,6 +74,7 @@ from filestore.transaction import (
 
 T = TypeVar("T")
 A = TypeVar("A")
+R = TypeVar("R", bound=ReadTransaction)
 Unit = Callable[[A], Coroutine[Any, Any, T]]
 """A unit of work: an async function over a transaction, which awaits nothing else."""
 
@@ -411,11 +412,11 @@ class FileStore:
     ) -> Awaitable[T]:
         limits = self.limits
         return self._engine.write(
-            lambda tx: unit(Transaction(tx, limits)), cost_bytes, shortcut=shortcut
+            lambda tx: _bounded(unit, Transaction(tx, limits)), cost_bytes, shortcut=shortcut
         )
 
     def _read(self, unit: Unit[ReadTransaction, T]) -> Awaitable[T]:
-        return self._engine.read(lambda tx: unit(ReadTransaction(tx)))
+        return self._engine.read(lambda tx: _bounded(unit, ReadTransaction(tx)))
 
     async def _prepare(self, data: bytes, key: tuple[str, str] | None) -> Prepared:
         kept = check_write(data, self.limits)
@@ -435,6 +436,20 @@ class FileStore:
             self._housekeeper.wake()
         elif changes:
             self._housekeeper.wake_later()
+
+
+def _bounded(unit: Unit[R, T], tx: R) -> Coroutine[Any, Any, T]:
+    """Run `unit` on a transaction that ends with it."""
+
+    async def run() -> T:
+        try:
+            return await unit(tx)
+        finally:
+            tx.end()
+
+    # What a unit is called stands in the message for one that awaits something else.
+    run.__qualname__ = getattr(unit, "__qualname__", run.__qualname__)
+    return run()
 
 
 async def _nothing(_: ReadTx) -> None:

@@ -44,7 +44,7 @@ from filestore.model import (
     check_file_name,
     check_zone_name,
 )
-from filestore.reading import ReadTransaction
+from filestore.reading import OVER, ReadTransaction
 from filestore.sealing import Sealed, cut_stream, place, plan_seal
 
 EMPTY_META = b"{}"
@@ -61,6 +61,10 @@ class Transaction(ReadTransaction):
     @property
     def rows(self) -> Tx:
         return self._tx
+
+    def end(self) -> None:
+        super().end()
+        self._tx = OVER
 
     # -- files
 

@@ -153,6 +153,23 @@ async def test_open_read_of_large_file_takes_little_memory(store: FileStore) -> 
     assert peak < 8 * MIB
 
 
+async def test_open_read_of_much_that_is_not_sealed_yet_copies_no_more_than_a_piece(
+    open_store: StoreOpener,
+) -> None:
+    store = await open_store(limits=Limits(seal_bytes=256 * MIB))
+    for seed in range(3):
+        await store.append("z", "f", noise(4 * MIB, seed))
+    tracemalloc.start()
+    try:
+        sizes = [len(piece) async for piece in store.open_read("z", "f", 5)]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(sizes) == 12 * MIB - 5
+    assert max(sizes) <= MIB
+    assert peak < 9 * MIB, "of 12"
+
+
 async def test_open_read_given_up_midway_lets_space_be_released(
     open_store: StoreOpener, database: Path
 ) -> None:

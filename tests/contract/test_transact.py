@@ -1,6 +1,8 @@
 """`transact`: any operations on any zones and files as one; all or nothing."""
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from filestore import (
     InvalidArgumentError,
     Limits,
     NotFoundError,
+    ReadTransaction,
     TooLargeError,
     Transaction,
     VersionConflictError,
@@ -17,6 +20,8 @@ from filestore import (
 from tests.conftest import FakeClock, StoreOpener
 from tests.contract.tools import Gate, Unit, noise, take, turn
 from tests.support.child_model import dump
+
+MIB = 1 << 20
 
 
 class OnPurposeError(Exception):
@@ -246,6 +251,60 @@ async def test_transact_reads_its_own_writes(store: FileStore) -> None:
         assert done.first_line == total
 
     await store.transact(unit)
+
+
+async def test_transact_streams_and_digests_its_own_writes(store: FileStore) -> None:
+    """Over chunks and a tail, whole and in part."""
+    data = noise(3 * MIB + 7)
+
+    async def unit(tx: Transaction) -> None:
+        await tx.write("z", "f", data[:MIB])
+        await tx.append("z", "f", data[MIB:])
+        for offset, length in ((0, None), (MIB - 5, 10), (5, 2 * MIB), (3 * MIB, None)):
+            pieces = [piece async for piece in tx.open_read("z", "f", offset, length)]
+            stop = None if length is None else offset + length
+            assert b"".join(pieces) == data[offset:stop]
+            assert all(0 < len(piece) <= MIB for piece in pieces)
+        appended = await tx.digest("z", "f")
+        written = await tx.write("z", "g", data)
+        assert written.digest == appended == await tx.digest("z", "g")
+
+    await store.transact(unit)
+    assert await store.view(lambda tx: tx.digest("z", "f")) == await store.digest("z", "f")
+    with pytest.raises(NotFoundError):
+        await store.view(lambda tx: tx.digest("z", "missing"))
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+async def test_transaction_kept_beyond_its_unit_does_nothing(
+    store: FileStore, is_sealed: bool
+) -> None:
+    """As when an `await` is forgotten: what is done later would belong to no transaction."""
+    await store.append_lines("z", "f", ["before"])
+    if is_sealed:
+        await store.tidy()
+
+    async def forgetful(tx: Transaction) -> Coroutine[Any, Any, object]:
+        return tx.append_lines("z", "f", ["late"])
+
+    async def keeping(tx: Transaction) -> Transaction:
+        await tx.append_lines("z", "f", ["in time"])
+        return tx
+
+    with pytest.raises(InvalidArgumentError, match="has ended"):
+        await (await store.transact(forgetful))
+    kept = await store.transact(keeping)
+    for late in (kept.write("z", "f", b"late"), kept.delete_zone("z"), kept.read("z", "f")):
+        with pytest.raises(InvalidArgumentError, match="has ended"):
+            await late
+    seen = await store.view(_itself)
+    with pytest.raises(InvalidArgumentError, match="has ended"):
+        await seen.stat("z", "f")
+    assert await store.read("z", "f") == b"before\nin time\n"
+
+
+async def _itself(tx: ReadTransaction) -> ReadTransaction:
+    return tx
 
 
 async def test_transact_is_seen_as_a_whole_or_not_at_all(store: FileStore) -> None:
