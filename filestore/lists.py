@@ -159,6 +159,8 @@ async def replace_list(
     before = [digest for page in gone for digest in page.digests()]
     after = [digest for page in added for digest in page.digests()]
     await change_references(tx, before, after, pieces)
+    if tx.has_met_damage:
+        await _mend_damaged(tx, pieces)
     return len(pages)
 
 
@@ -209,6 +211,14 @@ async def _is_whole(tx: Tx, piece: Piece) -> bool:
     except CorruptionError:
         return False
     return True
+
+
+async def _mend_damaged(tx: Tx, pieces: Iterable[Piece]) -> None:
+    """Look at all chunks of a value, also at those that its file named before."""
+    for piece in pieces:
+        row = await tx.fetch_one("SELECT id FROM chunk WHERE hash = ?", (piece.digest,))
+        if row is not None and not await _is_whole(tx, piece):
+            await _mend(tx, row[0], piece)
 
 
 async def _mend(tx: Tx, chunk_id: int, piece: Piece) -> None:

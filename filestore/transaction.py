@@ -320,7 +320,9 @@ class Transaction(ReadTransaction):
         if head.size != prepared.size or head.damage is not None:
             return False
         if head.version == head.row.version and head.row.digest is not None:
-            return head.row.digest == prepared.digest
+            is_equal = head.row.digest == prepared.digest
+            if not (is_equal and self._tx.has_met_damage):
+                return is_equal
         try:
             return hash_bytes(await self.read(zone, head.row.name)) == prepared.digest
         except CorruptionError:

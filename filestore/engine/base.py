@@ -96,6 +96,11 @@ class ReadTx(Protocol):
 class Tx(ReadTx, Protocol):
     """What a unit may do while writing."""
 
+    @property
+    def has_met_damage(self) -> bool:
+        """True once stored bytes have failed their check, for whomever. From then on nothing that
+        is stored is leaned on unseen."""
+
     def now_ms(self) -> int:
         """The clock."""
 

@@ -27,7 +27,9 @@ class ReadOnlySqliteEngine:
         self.stats = Stats()
         self._path = path
         self._views: dict[int, _LogView] = {}
-        self._readers = Readers(self._connect, self._view, self._is_current, limits.readers)
+        self._readers = Readers(
+            self._connect, self._view, self._is_current, lambda: None, limits.readers
+        )
 
     @property
     def position(self) -> int:

@@ -14,7 +14,12 @@ from typing import Any, LiteralString
 from filestore.engine import driver
 from filestore.engine.base import Damage, ReadUnit, Row, T, TailRecord, Value, undriven
 from filestore.engine.log import Tails
-from filestore.errors import BackendError, ClosedError, InvalidArgumentError
+from filestore.errors import (
+    BackendError,
+    ClosedError,
+    CorruptionError,
+    InvalidArgumentError,
+)
 
 SNAPSHOT_RETRIES_MAX = 1000
 
@@ -88,11 +93,13 @@ class Readers:
         connect: Callable[[int], driver.Connection],
         tails: TailSource,
         is_current: Callable[[int], bool],
+        on_damage: Callable[[], None],
         count: int,
     ) -> None:
         self._connect = connect
         self._tails = tails
         self._is_current = is_current
+        self._on_damage = on_damage
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[tuple[ReadUnit[Any], asyncio.Future[Any]] | None] = (
             queue.SimpleQueue()
@@ -152,6 +159,8 @@ class Readers:
                 result, error = self._attempt(index, unit), None
             except BaseException as raised:  # the caller's to handle, on its own thread
                 result, error = None, raised
+                if isinstance(raised, CorruptionError):
+                    self._on_damage()
             finally:
                 self._leave()
             deliver(self._loop, [(future, result, error)])

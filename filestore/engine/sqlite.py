@@ -97,6 +97,7 @@ class SqliteEngine:
             lambda _: driver.connect(path, read_only=True),
             lambda *_: self._tails,
             lambda _: True,
+            self._met_damage,
             limits.readers,
         )
         self._thread = threading.Thread(target=self._run, name="zoned-writer", daemon=True)
@@ -179,6 +180,10 @@ class SqliteEngine:
         ):
             raise BusyError("too many writes are waiting", retry_after_ms=BUSY_RETRY_MS)
 
+    def _met_damage(self) -> None:
+        """Called on a reader's thread; the writer takes note of it with the next unit."""
+        self._writer_tx.has_met_damage = True
+
     # -- writer thread
 
     def _run(self) -> None:
@@ -207,6 +212,7 @@ class SqliteEngine:
         self._recovery = f"recovering from: {reason}"
         try:
             self._open_again()
+            self._met_damage()  # nobody has read the bytes of chunks again
             self._check_quickly()
             self._writer.probe()
         except Exception as error:  # no error may leave callers waiting for a writer that has ended
@@ -336,8 +342,11 @@ class SqliteEngine:
         self._waiting_units -= len(jobs)
         self._waiting_bytes -= sum([job.cost_bytes for job in jobs])
         self.position = max(self.position, version)
-        self._on_commit(changes, version)
-        settle(outcomes)
+        try:
+            self._on_commit(changes, version)
+        finally:
+            # Whatever becomes of those who follow, the writers' bytes are durable.
+            settle(outcomes)
 
 
 def open_engine(

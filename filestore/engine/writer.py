@@ -27,7 +27,7 @@ from filestore.engine.log import LogRows, Tails, encode
 from filestore.engine.readers import run_to_end
 from filestore.engine.schema import PAGE_BYTES
 from filestore.engine.writer_tx import STATEMENT_BYTES, WriterTx
-from filestore.errors import StorageFullError, StoreError
+from filestore.errors import CorruptionError, StorageFullError, StoreError
 from filestore.model import Change, Limits
 
 PROBE_S = 1.0
@@ -191,6 +191,7 @@ class Writer:
             if not self._connection.in_transaction:
                 raise
             tx.undo_unit()
+            tx.has_met_damage |= isinstance(error, CorruptionError)
             return job.future, None, error
 
     def _after_commit(self, row: bytes) -> None:

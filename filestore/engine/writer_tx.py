@@ -50,6 +50,7 @@ class WriterTx:
         self._marks = (0, 0, 0)
         self._in_savepoint = False
         self.failure: driver.Error | None = None
+        self.has_met_damage = False
 
     # -- what a unit calls
 

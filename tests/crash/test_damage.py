@@ -245,20 +245,26 @@ async def test_wrong_bytes_are_noticed(original: Path, tmp_path: Path) -> None:
         await store.close()
 
 
+@pytest.mark.parametrize(("name", "more"), [("again", b""), ("random", b""), ("random", b"more")])
+@pytest.mark.parametrize("is_told_by_check", [False, True])
 async def test_write_of_the_bytes_of_a_damaged_chunk_mends_it(
-    original: Path, tmp_path: Path
+    original: Path, tmp_path: Path, name: str, more: bytes, is_told_by_check: bool
 ) -> None:
-    """An acknowledged write must not lean on bytes that are lost."""
+    """An acknowledged write must not lean on bytes that are lost: not on those of another file,
+    and, once the damage was met, not on those that the file itself has."""
     data = FILES["z", "random"]
     middle = len(data) // 2
     at = original.read_bytes().find(data[middle : middle + 64])
     store = await FileStore.open(flipped(original, tmp_path / "copy", at, 0x40), limits=LIMITS)
     try:
-        with pytest.raises(CorruptionError):
-            await store.read("z", "random")
-        await store.write("z", "again", data)
-        assert await store.read("z", "again") == data
-        assert await store.read("z", "random") == data
+        if is_told_by_check:
+            assert not (await check(store, deep=True)).is_clean
+        else:
+            with pytest.raises(CorruptionError):
+                await store.read("z", "random")
+        assert not (await store.write("z", name, data + more)).unchanged
+        assert await store.read("z", name) == data + more
+        assert (await store.read("z", "random"))[: len(data)] == data
         assert (await check(store, deep=True)).is_clean
     finally:
         await store.close()

@@ -5,7 +5,7 @@ that a restart would give again."""
 import asyncio
 import errno
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from filestore import (
     Appended,
+    Change,
     CommitUnknownError,
     CorruptionError,
     FileStore,
@@ -287,6 +288,28 @@ async def test_unit_that_raises_stop_iteration_leaves_nobody_waiting(
     )
     assert isinstance(bad, RuntimeError)
     assert isinstance(good, Appended)
+
+
+async def test_listener_that_raises_keeps_no_writer_from_its_answer(store: FileStore) -> None:
+    """It breaks its promise, and is told of to the event loop; the writers have kept theirs."""
+
+    class Raising:
+        def on_changes(self, changes: Sequence[Change]) -> None:
+            raise LookupError("mine")
+
+        def on_loss(self, position: int) -> None: ...
+
+        def on_close(self) -> None: ...
+
+    told: list[object] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: told.append(context.get("exception")))
+    listener = Raising()
+    store.feed.listen(listener)
+    async with asyncio.timeout(WAIT_S_MAX):
+        assert (await store.append_lines("z", "f", ["one"])).lines == 1
+    store.feed.unlisten(listener)
+    assert [type(error) for error in told] == [LookupError]
 
 
 async def test_read_unit_that_raises_stop_iteration_is_answered(store: FileStore) -> None:
