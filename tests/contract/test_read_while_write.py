@@ -7,7 +7,7 @@ import pytest
 
 from filestore import BusyError, FileStore, Limits
 from tests.conftest import StoreOpener
-from tests.contract.tools import noise, query, rest_of, size_of, stream, wal_of
+from tests.contract.tools import WAIT_S_MAX, noise, query, rest_of, size_of, stream, wal_of
 
 MIB = 1 << 20
 
@@ -222,16 +222,22 @@ async def test_stream_left_open_does_not_let_the_wal_grow(
 
 
 async def test_many_streams_at_once_are_all_right(store: FileStore) -> None:
+    """Each gives its file as it was when the stream began, whatever is appended since."""
     contents = {f"f{seed}": noise(1_500_000, seed) for seed in range(8)}
     for name, data in contents.items():
         await store.write("z", name, data)
+    begun = asyncio.Barrier(3 * len(contents) + 1)
 
     async def check_stream(name: str) -> None:
-        assert await rest_of(store.open_read("z", name)) == contents[name]
+        async with stream(store, "z", name) as pieces:
+            first = await anext(pieces)
+            await begun.wait()
+            assert first + await rest_of(pieces) == contents[name]
 
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.timeout(WAIT_S_MAX), asyncio.TaskGroup() as group:
         for name in contents:
             for _ in range(3):
                 group.create_task(check_stream(name))
+        await begun.wait()
         for name in contents:
             await store.append("z", name, b"more")
