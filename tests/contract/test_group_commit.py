@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from filestore import Appended, BusyError, FileStore, Limits, Transaction
+from filestore import Appended, BusyError, FileStore, Limits, Transaction, housekeeping
 from tests.conftest import StoreOpener
-from tests.contract.tools import Gate, do_nothing, later, noise, turn
+from tests.contract.tools import WAIT_S_MAX, Gate, do_nothing, later, noise, turn
 
 
 @pytest.fixture
@@ -31,9 +31,10 @@ async def test_writes_that_wait_together_are_committed_once(
 
 
 async def test_writes_one_after_another_are_each_committed(
-    open_store: StoreOpener, gate: Gate
+    open_store: StoreOpener, gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No timer gathers them: a lone writer is served at once."""
+    monkeypatch.setattr(housekeeping, "RELEASE_DELAY_S", WAIT_S_MAX)  # nobody else commits
     store = await open_store(failpoint=gate)
     await store.tidy()
     commits = gate.hits["commit.after"]

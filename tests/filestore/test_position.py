@@ -48,6 +48,7 @@ async def test_position_after_reopening_on_a_full_disk_is_one_that_is_durable(
 ) -> None:
     """What the failed commit had counted is given again by the next start: whoever goes on after
     such a position would miss what was committed below it."""
+    monkeypatch.setattr(housekeeping, "RELEASE_DELAY_S", WAIT_S_MAX)  # nobody else commits
     gate = FailingGate()
     store = await open_store(failpoint=gate)
     await store.append("z", "file", b"0")

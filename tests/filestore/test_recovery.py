@@ -364,6 +364,7 @@ async def test_tidy_of_a_store_that_became_read_only_ends(
         raise CorruptionError("the database is damaged")
 
     monkeypatch.setattr(housekeeping, "RETRY_S", 0.01)
+    monkeypatch.setattr(housekeeping, "RELEASE_DELAY_S", WAIT_S_MAX)
     monkeypatch.setattr(SqliteEngine, "_check_quickly", find_damage)
     gate = FailingGate()
     store = await open_store(failpoint=gate)
