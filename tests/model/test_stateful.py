@@ -40,8 +40,9 @@ from filestore import (
     Transaction,
     VersionConflictError,
     ZoneInfo,
+    reading,
+    streaming,
 )
-from filestore import store as filestore_store
 from filestore.changes import Subscription
 from filestore.model import PIECE_BYTES_MAX
 from tests.model import values
@@ -685,7 +686,8 @@ def test_any_operations_in_any_order_behave_as_the_model_says(
     ):
         monkeypatch.setattr(writer_bounds(name), name, value)
     # Streaming reads take many steps even here, so that others come in between.
-    monkeypatch.setattr(filestore_store, "PIECE_BYTES_MAX", 2048)
+    for module in (streaming, reading):
+        monkeypatch.setattr(module, "PIECE_BYTES_MAX", 2048)
     machine: type[RuleBasedStateMachine] = StoreMachine
     if "ZONED_SEED" in os.environ:
         machine = seed(int(os.environ["ZONED_SEED"]))(StoreMachine)
