@@ -53,7 +53,7 @@ class Mending:
         """The fold of what was given out so far; whole once `records` is at its end."""
         self.count = max(known.records if known else 0, seqs[-1] + 1 if seqs else 0)
         """How many records the journal had, as far as anything tells."""
-        self._beginnings: dict[int, str] = {}
+        self._chunks: dict[int, tuple[str, int, int]] = {}
         self.lost = self.count - len(seqs)
         """How many of them are not there."""
 
@@ -74,7 +74,7 @@ class Mending:
 
     def records(self) -> Iterator[Stored]:
         """All records, in order, what stands for lost ones among them."""
-        self._beginnings = self._lost_beginnings()
+        self._chunks = self._lost_chunks()
         expected = 0
         for seq in (*self._seqs, self.count):
             for missing in range(expected, seq):
@@ -99,37 +99,36 @@ class Mending:
         """What stands in the place of a lost record."""
         if self.row is None:
             return self._opening()
-        at_ms, answering = self.row.updated_ms, self.row.answering
+        at_ms = self.row.updated_ms
+        if seq not in self._chunks:
+            return Record(seq, at_ms, "note", LOST)
+        name, part, count = self._chunks[seq]
         content = {"type": "text", "text": LOST_CHUNK}
-        chunk: dict[str, Any] = {"role": "agent", "content": content, "partial": True}
-        if seq in self._beginnings:
-            name = self._beginnings[seq]
-            return Record(seq, at_ms, "message", {"id": name, **chunk}, name)
-        if answering is not None and seq - 1 in self._there:
-            more = {"id": answering, **chunk, "is_chunk": True}
-            return Record(seq, at_ms, "message", more, answering)
-        return Record(seq, at_ms, "note", LOST)
+        body: dict[str, Any] = {"id": name, "role": "agent", "content": content, "partial": True}
+        body |= {"is_chunk": True, "part": part} if part else {}
+        return Record(seq, at_ms, "message", body | {"stands_for": count}, name)
 
-    def _lost_beginnings(self) -> dict[int, str]:
-        """Lost records in whose place the first chunk of an answer goes that is there without it:
-        the last one before the others, for each answer.
-        """
-        found: dict[int, str] = {}
-        begun: set[str] = set()
-        free: list[tuple[int, int]] = []
-        stretches = self.lost_stretches() if self.lost else []
-        for seq in self._seqs if stretches else ():
-            while stretches and stretches[0][0] < seq:
-                free.append(stretches.pop(0))
+    def _lost_chunks(self) -> dict[int, tuple[str, int, int]]:
+        """In whose place a chunk goes: of which message, its number, and how many it stands for."""
+        found: dict[int, tuple[str, int, int]] = {}
+        free = [list(stretch) for stretch in self.lost_stretches()]
+        ends: dict[str, tuple[int, int, bool]] = {}
+        for seq in self._seqs if free else ():
             record = self._load(seq)[0]
-            if record.kind != "message" or record.body["id"] in begun:
+            if record.kind != "message":
                 continue
-            begun.add(record.body["id"])
-            if record.body.get("is_chunk") and free:
-                first, last = free.pop()
-                found[last] = record.body["id"]
-                free += [(first, last - 1)] if first < last else []
-        found.pop(0, None)  # a journal begins with `open`
+            name, before = record.body["id"], ends.get(record.body["id"], (0, -1, False))
+            part = record.body.get("part", int("is_chunk" in record.body))
+            if part > before[1] + 1:
+                places = [each for each in free if before[0] < each[1] < seq and each[0] <= each[1]]
+                # Another message may have lost its chunks there, too.
+                for place in places[-1:]:
+                    found[place[1]] = (name, before[1] + 1, part - before[1] - 1)
+                    place[1] -= 1
+            ends[name] = (seq, part, bool(record.body.get("partial")))
+        for name, (seq, part, is_partial) in ends.items():
+            if is_partial and seq + 1 not in self._there and seq + 1 < self.count:
+                found.setdefault(seq + 1, (name, part + 1, 1))
         return found
 
     def _opening(self) -> Record:

@@ -133,7 +133,9 @@ async def insert_record(tx: Tx, journal_id: int, record: Record, data: bytes) ->
 async def load_records(
     tx: ReadTx, journal_id: int, first_seq: int, limit: int, kind: RecordKind | None = None
 ) -> list[Record]:
-    """Records of one session in order, from a seq on; never those of another."""
+    """Records of one session in order, from a seq on; never those of another. CorruptionError if
+    one is missing among them, which shows where they are not of one `kind`.
+    """
     start, end = _range(journal_id)
     first_seq = max(0, min(first_seq, RECORDS_MAX))
     # The plus keeps the index over kinds out of it: that would read those of all sessions.
@@ -147,7 +149,10 @@ async def load_records(
             max(0, min(limit, RECORDS_MAX)),
         ),
     )
-    return [_record(row) for row in rows]
+    found = [_record(row) for row in rows]
+    if kind is None:
+        _refuse_gap(journal_id, first_seq, found)
+    return found
 
 
 async def load_phases(tx: ReadTx, journal_id: int, limit: int) -> list[Record]:
@@ -211,10 +216,19 @@ async def load_page(
             (start + max(0, min(at, RECORDS_MAX)), end, limit),
         )
         found += [_record(row) for row in rows]
+        _refuse_gap(journal_id, max(0, first_seq), found)
         size += sum(len(row[4]) for row in rows)
         if len(rows) < limit:
             break
     return found
+
+
+def _refuse_gap(journal_id: int, first_seq: int, found: list[Record]) -> None:
+    """Records have no gaps: a damaged tree may lose some."""
+    if found and found[-1].seq != first_seq + len(found) - 1:
+        seqs = {record.seq for record in found}
+        lost = next(seq for seq in range(first_seq, found[-1].seq) if seq not in seqs)
+        raise CorruptionError(f"record {lost} of journal {journal_id} is missing")
 
 
 async def find_records(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> list[Record]:

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from filestore.engine.base import ReadTx
-from filestore.errors import InvalidArgumentError
+from filestore.errors import CorruptionError, InvalidArgumentError
 from filestore.journal import rows
 from filestore.journal.model import JournalRow, Record
 
@@ -75,6 +75,22 @@ async def load_messages(
     return found
 
 
+def refuse_missing(session_id: str, chunks: list[Record]) -> None:
+    """Raise CorruptionError unless these are all records of one message, from its first on. Only
+    the last ones may be missing: then it looks as it did before they came.
+    """
+    expected = 0
+    for chunk in chunks:
+        # Not all have their number: those of the first stores were only marked.
+        part = chunk.body.get("part", max(expected, 1) if chunk.body.get("is_chunk") else 0)
+        if part != expected:
+            name = chunk.body["id"]
+            raise CorruptionError(
+                f"chunk {expected} of message {name!a} of session {session_id!a} is missing"
+            )
+        expected = part + chunk.body.get("stands_for", 1)
+
+
 def message_of(session_id: str, chunks: list[Record]) -> Message:
     """The message that these records are, in order."""
     first, last = chunks[0].body, chunks[-1].body
@@ -106,11 +122,23 @@ async def ending_at(tx: ReadTx, row: JournalRow, record: Record) -> Message | No
     if not (body.get("partial") or body.get("is_chunk")):
         return message_of(row.session_id, [record])
     # Chunks are many: all of them are read only once, at the last one.
-    if await rows.last_seq(tx, row.id, body["id"], "message") != record.seq:
+    last_seq = await rows.last_seq(tx, row.id, body["id"], "message")
+    if last_seq > record.seq:
         return None
-    return message_of(row.session_id, await load_chunks(tx, row, body["id"]))
+    return message_of(row.session_id, await load_chunks(tx, row, body["id"], record.seq))
 
 
-async def load_chunks(tx: ReadTx, row: JournalRow, message_id: str) -> list[Record]:
-    """The records of one message, in order."""
-    return await rows.find_records(tx, row.id, message_id, "message")
+async def load_chunks(
+    tx: ReadTx, row: JournalRow, message_id: str, last_seq: int | None = None
+) -> list[Record]:
+    """The records of one message, in order. CorruptionError if one is missing; if it is the last
+    one, only where `last_seq` tells where that stands.
+    """
+    chunks = await rows.find_records(tx, row.id, message_id, "message")
+    # What finds them by their id is an index, which may have lost some of them.
+    if not chunks or last_seq not in (None, chunks[-1].seq):
+        raise CorruptionError(
+            f"message {message_id!a} of session {row.session_id!a} is not found whole by its id"
+        )
+    refuse_missing(row.session_id, chunks)
+    return chunks

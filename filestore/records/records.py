@@ -17,6 +17,7 @@ from filestore.engine.base import Tx
 from filestore.errors import (
     AlreadyExistsError,
     ConflictError,
+    CorruptionError,
     InvalidArgumentError,
     LimitReachedError,
 )
@@ -254,7 +255,10 @@ class Records:
 
         async def unit(tx: ReadTransaction) -> list[Record]:
             row = await find(tx, session_id, "records")
-            return await rows.load_records(tx.rows, row.id, after_seq + 1, limit, kind)
+            found = await rows.load_records(tx.rows, row.id, after_seq + 1, limit, kind)
+            if kind is None and len(found) < min(limit, row.records - max(after_seq, -1) - 1):
+                raise CorruptionError(f"the last records of session {session_id!a} are missing")
+            return found
 
         return await self._store.view(unit)
 
@@ -336,10 +340,10 @@ class Records:
                 role,
                 given,
                 partial=partial,
-                is_chunk=last is not None,
+                part=0 if last is None else last.body.get("part", 0) + 1,
             )
             if last is not None and not partial:
-                chunks = await load_chunks(tx.rows, row, record.body["id"])
+                chunks = await load_chunks(tx.rows, row, record.body["id"], record.seq)
                 return message_of(session_id, chunks)
             return message_of(session_id, [record])
 
@@ -421,10 +425,21 @@ class Records:
 
 
 async def _add_message(
-    tx: Tx, row: JournalRow, message_id: str, role: str, content: dict[str, Any], **marks: bool
+    tx: Tx,
+    row: JournalRow,
+    message_id: str,
+    role: str,
+    content: dict[str, Any],
+    *,
+    part: int = 0,
+    **marks: bool,
 ) -> tuple[JournalRow, Record]:
-    """Add the record of a message; `marks` are those of the spec, left out where not so."""
-    body = {"id": message_id, "role": role, "content": content}
+    """Add the record of a message, or of one more chunk of it, `part`; `marks` are those of the
+    spec, left out where not so.
+    """
+    body: dict[str, Any] = {"id": message_id, "role": role, "content": content}
+    if part:
+        body |= {"is_chunk": True, "part": part}
     told = {name: True for name, is_so in marks.items() if is_so}
     return await journal.add(tx, row, "message", body | told, ref=message_id)
 

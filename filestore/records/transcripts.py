@@ -22,7 +22,7 @@ from filestore.journal import writing as journal
 from filestore.journal.model import JournalRow, Record, SessionInfo
 from filestore.reading import ReadTransaction
 from filestore.records.info import find, info
-from filestore.records.messages import message_of
+from filestore.records.messages import message_of, refuse_missing
 from filestore.records.records import definition_of
 from filestore.sessions.names import check_definition_id
 from filestore.store import ROWS_BYTES, FileStore
@@ -186,6 +186,8 @@ async def load_rows(tx: ReadTx, row: JournalRow) -> list[Row]:
                 number = numbers[key] + 1
             chunks.setdefault(key, []).append(record)
         seq = found[-1].seq + 1
+    for found in chunks.values():
+        refuse_missing(row.session_id, found)
     return [row_of(row.session_id, chunks[key], numbers[key]) for key in chunks]
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from filestore import FileStore
+from filestore.records import Records
 from filestore.sessions import Sessions
 from tests.crash.operation import BACKUP, OPERATIONS, prepare
 from tests.crash.suite import Plan, Row, scratch
@@ -118,7 +119,7 @@ def _path(call: str, arguments: str) -> str:
 
 
 async def observe(data_dir: Path) -> State:
-    """Everything in the store: files by byte, sessions by row."""
+    """Everything in the store: files by byte, sessions by row and by record."""
     async with await FileStore.open(data_dir) as store, Sessions(store) as sessions:
         await assert_clean(store)
         rows: list[State] = []
@@ -127,6 +128,9 @@ async def observe(data_dir: Path) -> State:
             state = await sessions.read_state(name)
             rows.append((name, agent.archives, agent.preview, state.content, state.output_lines))
             rows += [(name, row) for row in await sessions.list_archives(name, 100)]
+        records = Records(store)
+        for session in await records.recent(100):
+            rows.append((session, *await records.records(session.id)))
         return await dump(store), rows
 
 
@@ -209,7 +213,11 @@ async def control(row: Row, folder: Path) -> str:
 
 async def run(plan: Plan) -> Row:
     """All operations; not a matter of time, but of how many calls they make."""
-    row = Row("kill at system calls", "kills at every disk call of 10 write operations", plan.seed)
+    row = Row(
+        "kill at system calls",
+        f"kills at every disk call of {len(OPERATIONS)} write operations",
+        plan.seed,
+    )
     names = sorted(OPERATIONS, key=lambda name: name == LONGEST)
     if plan.is_short:
         names = plan.rng("operations").sample(names[:-1], SAMPLE_OPERATIONS)

@@ -160,7 +160,7 @@ async def examine(state: State, worked: Worked, folder: Path, *, works: bool) ->
             await assert_clean(store)
             for number, count in worked.acknowledged(state).items():
                 names = Lane(number, 0).names
-                found = await observe(sessions, names)
+                found = await observe(store, sessions, names)
                 lost += lost_calls(found, worked.histories[number], count)
             if works:
                 await assert_works(store)

@@ -64,7 +64,7 @@ async def examine(data_dir: Path, copy: Path, lanes: list[Lane], *, works: bool)
     async with store, Sessions(store) as sessions:
         await assert_clean(store)
         for lane in lanes:
-            lane.takes_over(await observe(sessions, lane.names), "after a kill")
+            lane.takes_over(await observe(store, sessions, lane.names), "after a kill")
         if works:
             await assert_works(store)
 

@@ -14,7 +14,11 @@ from pathlib import Path
 
 from filestore import FileStore
 from filestore.backup import back_up
+from filestore.records import NewSession, Records
+from filestore.records.transcripts import Transcripts
 from filestore.sessions import Sessions
+from filestore.sessions.exporting import export_session
+from filestore.sessions.importing import import_session
 from migrations import migrate
 from tests.migrations.child import lower_bounds
 from tests.support.child import SMALL, open_store
@@ -22,7 +26,14 @@ from tests.support.clock import FakeClock
 
 LINES = tuple(f'{{"line": {number}, "text": "{number * number}"}}' for number in range(400))
 ARCHIVE = "agent:a:archive:1700000000000"
-BACKUP = "backup"
+BACKUP, EXPORTED = "backup", "exported"
+TALK = {"agentSlug": "ada", "context": {"workingDir": "/", "fsScopeTier": "read"}}
+SAID = {
+    "id": "said",
+    "role": "assistant",
+    "content": [{"type": "text", "text": "said " * 400}],
+    "timestamp": "2026-01-01T00:00:00Z",
+}
 
 
 def ids(first: int) -> Callable[[], str]:
@@ -43,6 +54,34 @@ async def prepare(data_dir: Path) -> None:
         await sessions.archive("a")
         await sessions.append_output("a", LINES[50:200])
         await sessions.write_state("a", '{"nodes": []}' + " " * 9_000)
+        await export_session(store, "a", data_dir.parent / EXPORTED)
+        records = Records(store, new_id=ids(300))
+        await records.create(NewSession("rest", "work", agent_name="ada", metadata={"a": 1}))
+        await records.prompt("work", "do it " * 500)
+        await Transcripts(store).start("talk", TALK)
+        await Transcripts(store).append("talk", {**SAID, "id": "before", "role": "user"})
+
+
+async def _import(store: FileStore, _: Sessions) -> None:
+    await import_session(store, store.data_dir.parent / EXPORTED, definition_id="i")
+
+
+async def _create(store: FileStore, _: Sessions) -> None:
+    await Records(store).create(NewSession("cli", "new", purpose="to try", context={"k": [1, 2]}))
+
+
+async def _answer(store: FileStore, _: Sessions) -> None:
+    await Records(store).add_message("work", "agent", "it is done " * 500, message_id="answer")
+
+
+async def _finish(store: FileStore, _: Sessions) -> None:
+    say, note = {"type": "text", "text": "it failed"}, {"duration_ms": 3}
+    records = Records(store, new_id=ids(400))
+    await records.finish("work", "failed", error="no", say=say, note=note, summary="it failed")
+
+
+async def _transcript(store: FileStore, _: Sessions) -> None:
+    await Transcripts(store).append("talk", SAID)
 
 
 async def _write(store: FileStore, _: Sessions) -> None:
@@ -97,6 +136,11 @@ OPERATIONS: dict[str, Callable[[FileStore, Sessions], Awaitable[None]]] = {
     "release": _release,
     "migrate": _migrate,
     "backup": _backup,
+    "import": _import,
+    "create": _create,
+    "answer": _answer,
+    "finish": _finish,
+    "transcript": _transcript,
 }
 
 

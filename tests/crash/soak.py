@@ -1,13 +1,15 @@
 """Suite 7: everything at once for long: stream writers, panes that save, archive, restore and
-delete, subscribers that come and go, and the store's own sealing and releasing behind them.
+delete, transcripts, subscribers that come and go, and the store's own sealing and releasing behind
+them.
 
-Every line has a number. In the end each that was acknowledged stands in exactly one session, in
-order; what was deleted was read before. Meanwhile subscribers must see every line once and in
-order, memory must stay flat after warming up, and the WAL within its bound.
+Every line has a number, and every message. In the end each that was acknowledged stands in exactly
+one session, in order; what was deleted was read before. Meanwhile subscribers must see every line
+once and in order, memory must stay flat after warming up, and the WAL within its bound.
 """
 
 import asyncio
 import contextlib
+import itertools
 import random
 import shutil
 import tempfile
@@ -19,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from filestore import FileStore, Limits
+from filestore.records.transcripts import Transcripts
 from filestore.sessions import Sessions
 from srv.client import Client
 from tests.crash.suite import Plan, Row
@@ -29,6 +32,11 @@ AGENTS, AGENTS_SHORT = 200, 24
 CONNECTIONS = 16
 SUBSCRIBERS_SHARE = 4
 """One subscriber for so many agents."""
+TALKS_SHARE = 8
+"""One transcript under way for so many agents."""
+MESSAGES_EACH = 200
+"""Then the next one is begun."""
+TALK = {"agentSlug": "soak", "context": {"workingDir": "/", "fsScopeTier": "read"}}
 ARCHIVES_KEPT = 3
 WARM_UP_SHARE, END_SHARE = 0.4, 0.15
 GROWTH_MAX, GROWTH_BYTES = 1.10, 16 << 20
@@ -55,6 +63,8 @@ class Seen:
     calls: int = 0
     events: int = 0
     gaps: int = 0
+    talks: dict[str, int] = field(default_factory=dict)
+    """Acknowledged messages of each transcript."""
     wrong: list[str] = field(default_factory=list)
     is_over: bool = False
 
@@ -138,6 +148,28 @@ async def pane(client: Client, agent: Agent, seen: Seen, rng: random.Random) -> 
         await client.read_session(agent.name)
 
 
+async def talk(client: Client, number: int, seen: Seen, rng: random.Random) -> None:
+    """One transcript after the other, message after message."""
+    for turn in itertools.count():
+        name = f"talk-{number}-{turn}"
+        await client.transcripts.start(name, TALK)
+        seen.talks[name] = 0
+        for expected in range(MESSAGES_EACH):
+            text = f"{expected} " + "x" * rng.randrange(20, 2_000)
+            row = await client.transcripts.append(name, {
+                "role": "assistant",
+                "content": [{"type": "text", "text": text}],
+                "timestamp": "2026-01-01T00:00:00.000Z",
+            })  # fmt: skip
+            if row["sequenceNumber"] != expected:
+                seen.wrong.append(f"{name}: message {expected} is {row['sequenceNumber']}")
+            seen.talks[name] = expected + 1
+            seen.calls += 1
+            if seen.is_over:
+                return
+        await client.transcripts.end(name)
+
+
 async def follow(client: Client, agents: list[Agent], seen: Seen, rng: random.Random) -> None:
     """Subscribe to somebody, see that nothing is missing or out of order, go to somebody else."""
     while not seen.is_over:
@@ -196,6 +228,9 @@ async def load(daemon: Daemon, agents: list[Agent], seen: Seen, plan: Plan) -> N
             for number in range(len(agents) // SUBSCRIBERS_SHARE):
                 client = clients[number % len(clients)]
                 group.create_task(follow(client, agents, seen, plan.rng("follower", number)))
+            for number in range(len(agents) // TALKS_SHARE):
+                client = clients[number % len(clients)]
+                group.create_task(talk(client, number, seen, plan.rng("talk", number)))
             loop.call_later(plan.seconds, lambda: setattr(seen, "is_over", True))
 
 
@@ -225,6 +260,17 @@ async def assert_lines(data_dir: Path, agents: list[Agent], row: Row) -> None:
                 row.found(f"{agent.name}: {agent.written} lines written, {len(found)} found")
 
 
+async def assert_messages(data_dir: Path, talks: dict[str, int], row: Row) -> None:
+    """Each acknowledged message, in order, and no other."""
+    async with await FileStore.open(data_dir) as store:
+        for name, count in talks.items():
+            rows = (await Transcripts(store).load(name)).rows
+            texts = [dict(each["content"][0])["text"] for each in rows]
+            numbers = [int(str(text).split()[0]) for text in texts]
+            if numbers != list(range(count)):
+                row.found(f"{name}: {count} messages said, {len(numbers)} found")
+
+
 async def stored_numbers(sessions: Sessions, place: str) -> list[int]:
     found: list[int] = []
     while True:
@@ -249,18 +295,21 @@ def judge(row: Row, seen: Seen, samples: Samples, plan: Plan) -> None:
     row.more.append(
         f"append p50 {p50:.1f} ms, p99 {p99:.1f} ms; memory {start >> 20} MiB after warming up, "
         f"{end >> 20} MiB in the end; WAL at most {samples.wal_bytes / (1 << 20):.1f} MiB; "
-        f"{seen.events} changes seen by subscribers, {seen.gaps} gaps"
+        f"{seen.events} changes seen by subscribers, {seen.gaps} gaps; "
+        f"{sum(seen.talks.values())} messages of {len(seen.talks)} transcripts"
     )
 
 
-async def control(agents: list[Agent], row: Row, data_dir: Path) -> str:
-    """A line more than was written must be missed."""
+async def control(agents: list[Agent], talks: dict[str, int], row: Row, data_dir: Path) -> str:
+    """A line and a message more than were written must be missed."""
     forged = Row("control", "", row.seed)
     with contextlib.redirect_stdout(None):
         await assert_lines(data_dir, [Agent(agents[0].name, agents[0].written + 1)], forged)
-    if forged.wrong:
-        return "a lost line is noticed"
-    row.found("the control did not fail: a line that was never written was found")
+        name, count = next(iter(talks.items()))
+        await assert_messages(data_dir, {name: count + 1}, forged)
+    if len(forged.wrong) == 2:
+        return "a lost line and a lost message are noticed"
+    row.found("the control did not fail: what was never written was found")
     return "did not fail"
 
 
@@ -280,6 +329,7 @@ async def run(plan: Plan) -> Row:
             assert "Traceback" not in daemon.log
         judge(row, seen, samples, plan)
         await assert_lines(data_dir, agents, row)
-        row.control = await control(agents, row, data_dir)
+        await assert_messages(data_dir, seen.talks, row)
+        row.control = await control(agents, seen.talks, row, data_dir)
         await asyncio.to_thread(shutil.rmtree, data_dir)
     return row.ended()

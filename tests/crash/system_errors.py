@@ -128,7 +128,7 @@ async def assert_kept(data_dir: Path, lanes: list[Lane], where: str) -> None:
     async with store, Sessions(store) as sessions:
         await assert_clean(store)
         for lane in lanes:
-            lane.takes_over(await observe(sessions, lane.names), where)
+            lane.takes_over(await observe(store, sessions, lane.names), where)
         await assert_works(store)
 
 

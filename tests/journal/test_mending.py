@@ -4,13 +4,15 @@ is what it was.
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.journal.bodies import dump
 from filestore.journal.fold import fold, opened
-from filestore.journal.mending import LOST, LOST_CHUNK, Mending
+from filestore.journal.mending import LOST_CHUNK, Mending
 from filestore.journal.model import JournalRow, Record
+from filestore.records.messages import refuse_missing
 from tests.journal.test_fold import HISTORIES, OPEN, Step, folded
 
 NEW_ID = ("found", "found")
@@ -65,17 +67,47 @@ def test_records_that_are_left_stay_and_the_row_is_what_it_was(
     assert mending.session_id == ("found" if is_row_lost and 0 in lost else "s")
 
 
-def test_answer_with_a_hole_says_so() -> None:
-    chunk = {"id": "m", "role": "agent", "content": {"type": "text", "text": "x"}}
-    bodies = [chunk | {"partial": True}, *([chunk | {"partial": True, "is_chunk": True}] * 3)]
+def answers(*chunks: tuple[str, int]) -> list[Record]:
+    """A journal of chunks: of which message, and which part of it."""
     journal = [Record(0, 0, "open", OPEN)]
-    journal += [Record(n, n, "message", body, "m") for n, body in enumerate(bodies, 1)]
-    _, found = mended(journal, {2, 3}, None)
-    assert found[2].body["content"]["text"] == LOST_CHUNK
-    assert (found[2].ref, found[2].kind, found[3].body) == ("m", "message", LOST)
-    _, found = mended(journal, {1}, None)
-    assert (found[1].ref, found[1].body["content"]["text"]) == ("m", LOST_CHUNK)
-    assert "is_chunk" not in found[1].body
+    for seq, (name, part) in enumerate(chunks, 1):
+        body: dict[str, Any] = {"id": name, "role": "agent", "content": {"type": "text", "text": "x"}}
+        body |= {"partial": True} | ({"is_chunk": True, "part": part} if part else {})
+        journal.append(Record(seq, seq, "message", body, name))
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lost", "expected"),
+    [
+        ("m0 m1 m2", {2}, "open m:x m:lost m:x"),
+        ("m0 m1 m2", {1}, "open m:lost m:x m:x"),
+        ("m0 m1 m2", {3}, "open m:x m:x m:lost"),
+        ("m0 m1 m2 m3", {2, 3}, "open m:x note m:lost2 m:x"),
+        ("m0 n0 m1", {2}, "open m:x note m:x"),
+        ("m0 n0 m1 n1", {2}, "open m:x n:lost m:x n:x"),
+        ("m0 n0 m1 n1 m2 n2", {3, 4}, "open m:x n:x n:lost m:lost m:x n:x"),
+    ],
+)
+def test_answers_with_a_hole_say_so(chunks: str, lost: set[int], expected: str) -> None:
+    journal = answers(*((each[0], int(each[1])) for each in chunks.split()))
+    _, found = mended(journal, lost, folded_all(journal))
+    shown: list[str] = [record.kind for record in found[: len(journal)]]
+    for seq, record in enumerate(found[: len(journal)]):
+        if record.kind == "message":
+            text = record.body["content"]["text"].replace(LOST_CHUNK, "lost")
+            count = record.body.get("stands_for", 1)
+            shown[seq] = f"{record.ref}:{text}{count if count > 1 else ''}"
+    assert " ".join(shown) == expected
+    for name in "mn":
+        refuse_missing("s", [each for each in found if each.ref == name])
+
+
+def folded_all(journal: list[Record]) -> JournalRow:
+    row = opened(7, journal[0])
+    for record in journal[1:]:
+        row = fold(row, record)
+    return row
 
 
 def test_start_of_a_transcript_that_is_lost_is_forgotten() -> None:

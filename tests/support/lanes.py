@@ -1,8 +1,8 @@
 """Lanes: clients that do everything with sessions of their own, and know what they were promised.
 
-A lane has two agents, works with one call at a time, and keeps a plain model of what its agents
-must hold. So whatever is done to the daemon, one comparison says what became of the lane: its
-sessions are those before the call under way or those after it, byte for byte, and nothing else.
+A lane has two agents and a transcript, works with one call at a time, and keeps a plain model of
+what they must hold. So whatever is done to the daemon, one comparison says what became of the lane:
+its sessions are those before the call under way or those after it, byte for byte, and nothing else.
 
 Every call carries its guard, so that it can be repeated when its outcome is not known. The id of a
 request is `lane:number`: who reads the daemon's system calls finds there which were answered.
@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from filestore import FileStore, NotFoundError
+from filestore.records.transcripts import Transcripts
 from filestore.sessions import Sessions
 from tests.support.daemon import Client, Closed, Failed
 
@@ -25,12 +27,15 @@ AGAIN_S = 0.05
 NOT_DONE = ("STORAGE_FULL", "READ_ONLY", "BUSY", "UNAVAILABLE")
 """Kinds that say that nothing was changed."""
 
+TALK = {"agentSlug": "lane", "context": {"workingDir": "/", "fsScopeTier": "read"}}
+SPOKEN_AT = "2026-01-01T00:00:00.000Z"
+
 Call = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What one session holds."""
+    """What one session holds; of a transcript, its messages as lines."""
 
     content: str | None = None
     lines: tuple[str, ...] = ()
@@ -69,8 +74,10 @@ def after(agents: Agents, call: Call) -> Agents:
     agent = agents[name]
     current = agent.current or Session()
     kind = call["kind"]
-    if kind == "append":
+    if kind in ("append", "say"):
         changed = replace(agent, current=replace(current, lines=(*current.lines, *call["lines"])))
+    elif kind == "start":
+        changed = replace(agent, current=current)
     elif kind == "write":
         changed = replace(agent, current=replace(current, content=call["content"]))
     elif kind == "archive":
@@ -104,6 +111,11 @@ def told(agents: Agents, call: Call, answer: dict[str, Any]) -> Agents:
 def request(call: Call) -> tuple[str, dict[str, Any]]:
     """The method and parameters of a call."""
     kind, agent = call["kind"], {"definition_id": call["agent"]}
+    if kind == "start":
+        params = {"session_id": call["agent"], "transcript": TALK, "call_id": call["mark"]}
+        return "transcript:start", params
+    if kind == "say":
+        return "transcript:append", {"session_id": call["agent"], "message": message(call)}
     if kind == "append":
         params = {**agent, "lines": list(call["lines"]), "at_line": call["at_line"]}
         return "agent:session:append_output", params
@@ -119,11 +131,23 @@ def request(call: Call) -> tuple[str, dict[str, Any]]:
     return f"agent:session:{method}", {"archive_zoneid": call["zone"]}
 
 
+def message(call: Call) -> dict[str, Any]:
+    """The one that a call says; with an id, so that it can be repeated."""
+    (text,) = call["lines"]
+    return {
+        "id": call["mark"],
+        "role": "assistant",
+        "content": [{"type": "text", "text": text}],
+        "timestamp": SPOKEN_AT,
+    }
+
+
 class Lane:
     """One lane. `run` is for a thread of its own."""
 
     def __init__(self, number: int, seed: object) -> None:
-        self.names = (f"lane-{number}", f"lane-{number}-fork")
+        self.talk = f"lane-{number}-talk"
+        self.names = (f"lane-{number}", f"lane-{number}-fork", self.talk)
         self.number = number
         self.rng = random.Random(f"{seed} {number}")
         self.agents: Agents = {name: Agent() for name in self.names}
@@ -182,6 +206,8 @@ class Lane:
     def _choose(self) -> Call:
         rng, mark = self.rng, f"{self.number}-{self._calls}"
         name = self.names[rng.random() < 0.2]
+        if rng.random() < 0.15:
+            return self._talk()
         agent = self.agents[name]
         zones = sorted(zone for zone in agent.archives if not zone.startswith("?"))
         call: Call = {"agent": name, "mark": mark}
@@ -191,7 +217,7 @@ class Lane:
         if roll < 0.16 and zones:
             return {**call, "kind": "restore", "zone": rng.choice(zones)}
         if roll < 0.22 and (zones or agent.current is not None):
-            other = next(own for own in self.names if own != name)
+            other = next(own for own in self.names[:2] if own != name)
             zone = rng.choice(zones) if agent.current is None else ""
             return {**call, "kind": "fork", "zone": zone, "to": other}
         if (roll < 0.26 or len(zones) > 6) and zones:
@@ -205,6 +231,15 @@ class Lane:
             for index in range(rng.randrange(1, 6))
         )
         return {**call, "kind": "append", "lines": lines, "at_line": at}
+
+    def _talk(self) -> Call:
+        """Begin a transcript, or go on with it."""
+        mark = str(uuid.UUID(int=self.rng.getrandbits(128)))
+        call: Call = {"agent": self.talk, "mark": mark}
+        if self.agents[self.talk].current is None:
+            return {**call, "kind": "start"}
+        size = self.rng.choice((10, 300, 20_000))
+        return {**call, "kind": "say", "lines": (f"{mark} {noise(self.rng, size)}",)}
 
     def _guarded(self, client: Client, call: Call) -> Call:
         if call["kind"] == "fork":
@@ -263,10 +298,11 @@ def describe(agents: Agents) -> str:
     )
 
 
-async def observe(sessions: Sessions, names: Iterable[str]) -> Agents:
-    """What the agents hold in an open store."""
-    found = {}
-    for name in names:
+async def observe(store: FileStore, sessions: Sessions, names: Iterable[str]) -> Agents:
+    """What the agents hold in an open store, and their transcript, the last of the names."""
+    *agents, talk = names
+    found = {talk: Agent(await _spoken(store, talk))}
+    for name in agents:
         archives = {}
         for row in await sessions.list_archives(name, 100):
             own = await _session(sessions, row.archive_zoneid, sessions.read_archive)
@@ -274,6 +310,21 @@ async def observe(sessions: Sessions, names: Iterable[str]) -> Agents:
             archives[row.archive_zoneid] = own
         found[name] = Agent(await _session(sessions, name, sessions.read_state), archives)
     return found
+
+
+async def _spoken(store: FileStore, name: str) -> Session | None:
+    try:
+        loaded = await Transcripts(store).load(name)
+    except NotFoundError:
+        return None
+    numbers = [row["sequenceNumber"] for row in loaded.rows]
+    assert numbers == list(range(len(numbers))), numbers
+    return Session(None, tuple(_text(row["content"]) for row in loaded.rows))
+
+
+def _text(content: Any) -> str:
+    (part,) = content
+    return str(part["text"])
 
 
 async def _session(sessions: Sessions, place: str, read: Callable[..., Any]) -> Session | None:
