@@ -71,7 +71,11 @@ def answers(*chunks: tuple[str, int]) -> list[Record]:
     """A journal of chunks: of which message, and which part of it."""
     journal = [Record(0, 0, "open", OPEN)]
     for seq, (name, part) in enumerate(chunks, 1):
-        body: dict[str, Any] = {"id": name, "role": "agent", "content": {"type": "text", "text": "x"}}
+        body: dict[str, Any] = {
+            "id": name,
+            "role": "agent",
+            "content": {"type": "text", "text": "x"},
+        }
         body |= {"partial": True} | ({"is_chunk": True, "part": part} if part else {})
         journal.append(Record(seq, seq, "message", body, name))
     return journal

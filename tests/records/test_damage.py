@@ -85,7 +85,11 @@ DAMAGE: list[tuple[Any, str, set[str]]] = [
     (f"UPDATE record SET ref = 'm' WHERE {SECOND}", "fails its check", {"records"}),
     (f"UPDATE record SET id = {2 << SEQ_BITS | 77} WHERE {SECOND}", "fails its", {"records"}),
     (f"DELETE FROM record WHERE {SECOND}", "record 1 of journal 2 is missing", {"records"}),
-    (f"DELETE FROM record WHERE id = {2 << SEQ_BITS}", "record 0 of journal 2 is missing", {"records"}),
+    (
+        f"DELETE FROM record WHERE id = {2 << SEQ_BITS}",
+        "record 0 of journal 2 is missing",
+        {"records"},
+    ),
     (record_row(2, 99, "note", {}), "record 7 of journal 2 is missing", {"records"}),
     (record_row(2, 2, "note", {}), "not what its records say", set()),
     (record_row(9, 0, "note", {}), "records of journal 9 belong to nothing", set()),
