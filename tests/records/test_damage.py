@@ -127,7 +127,7 @@ async def test_damage_is_told_by_reads_and_check_and_leaves_neighbours(
     }
     for name, call in calls.items():
         if name in touched:
-            with pytest.raises(CorruptionError, match="fails its check|is missing"):
+            with pytest.raises(CorruptionError, match=r"fails its check|is missing"):
                 await call()
         elif not touched & {"row", "gone"} or name == "repo":
             await call()
