@@ -19,7 +19,7 @@ from bench.baseline import Raw
 from bench.data import fixed_lines
 from bench.measure import Context, Row, Target, compare, in_turn
 from bench.rpc_load import HANDSHAKE
-from bench.stores import zones_store
+from bench.stores import archives_store, zones_store
 from filestore import FileStore
 from filestore.sessions import Sessions
 
@@ -166,9 +166,9 @@ async def rpc_memory(context: Context) -> list[Row]:
 
 
 async def serve_ready(context: Context) -> list[Row]:
-    """From the start of the process to its ready line, with many zones."""
+    """From the start of the process to its ready line, with many zones, each an archive."""
     zones = context.pick(100, 10_000, 100_000)
-    folder = await zones_store(context, zones)
+    folder = await archives_store(context, zones)
     found = []
     for _ in range(context.rounds):
         with daemon(folder) as at:

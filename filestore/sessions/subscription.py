@@ -10,12 +10,13 @@ The appended bytes themselves are fetched when a change is delivered, so that a 
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from filestore.errors import ClosedError, InvalidArgumentError
+from filestore.errors import ClosedError, InvalidArgumentError, StoreError
 from filestore.model import Change
 from filestore.sessions.model import SessionChange
 from filestore.sessions.names import OUTPUT, STATE, current_zone
@@ -24,6 +25,8 @@ from filestore.store import FileStore
 DATA_BYTES_MAX = 64 << 10
 """Appended lines come with the change up to this size."""
 EVENTS_MAX = 1000
+
+log = logging.getLogger("zoned.sessions")
 
 _Event = tuple[SessionChange, int | None]
 """A change, and the id of the file whose bytes go with it."""
@@ -159,9 +162,15 @@ class Hub:
     async def read(self, change: SessionChange, file_id: int) -> bytes | None:
         """The bytes of appended lines; None if they are gone."""
         offset, size = change.offset or 0, change.size or 0
-        with suppress(ClosedError):  # then this is one of the last changes, and ends without a word
+        try:
             # By its id, because the session may have been archived meanwhile.
             return await self._store.view(lambda tx: tx.read_by_id(file_id, offset, size))
+        except ClosedError:
+            pass  # this is one of the last changes, and ends without a word
+        except StoreError as error:
+            # The change is true all the same. Who wants its lines reads them, and is told then; one
+            # that were refused here would come again with every subscription that resumes.
+            log.warning("a change is told without its lines: %s", error)
         return None
 
     # -- what the feed calls

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from filestore import ClosedError, FileStore, Limits, VersionConflictError
+from filestore import ClosedError, CorruptionError, FileStore, Limits, VersionConflictError
 from filestore.sessions import SessionChange, Sessions
+from filestore.transaction import Transaction
 from tests.conftest import FakeClock, StoreOpener
 from tests.contract.tools import turn
 from tests.sessions.conftest import OpenSessions
@@ -167,6 +168,27 @@ async def test_data_of_deleted_session_is_left_out(sessions: Sessions) -> None:
         found = await take(changes, 3)
     assert kinds(found) == ["output", "archived", "deleted"]
     assert (found[0].size, found[0].data) == (4, None)
+
+
+async def test_data_that_is_damaged_is_left_out_and_the_changes_go_on(
+    open_store: StoreOpener, on: OpenSessions
+) -> None:
+    open_store.is_checked = False
+    store = await open_store(limits=Limits(seal_bytes=4096))
+    sessions = on(store)
+
+    async def damage(tx: Transaction) -> None:
+        await tx.rows.execute("UPDATE chunk_data SET data = x'00'", ())
+
+    async with following(sessions.subscribe("a")) as changes:
+        await sessions.append_output("a", "x" * 8192)
+        await store.tidy()
+        await store.transact(damage)
+        await sessions.append_output("a", "next")
+        first, second = await take(changes, 2)
+    assert (first.size, first.data, second.data) == (8193, None, b"next\n")
+    with pytest.raises(CorruptionError):
+        await sessions.read_output("a")
 
 
 async def test_subscribers_see_the_same(sessions: Sessions) -> None:

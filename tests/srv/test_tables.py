@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,6 +70,22 @@ def test_every_method_is_in_the_spec_and_those_that_write_for_operators_are_thei
         is_theirs = name.startswith(("srv:", "session:"))
         is_theirs = is_theirs and name not in ("srv:info", "srv:health")
         assert method.is_operators == is_theirs, name
+
+
+def test_params_of_every_method_are_those_of_the_spec() -> None:
+    """`?` marks what may be left out. Whoever needs one of several says so with "or"."""
+    table = all_methods(Config(data_dir=ROOT))
+    text = SPEC.read_text(encoding="utf-8")
+    found = re.findall(r"^\| `([a-z_:]+)` \|(.*?)\| ", text, re.MULTILINE)
+    shown = {name: cell for name, cell in found if name in table}
+    for name, cell in shown.items():
+        spec = table[name].spec
+        told = dict(re.findall(r"`([a-z_]+)(\??)`", cell))
+        assert set(told) == set(spec.fields), name
+        always = {param for param, mark in told.items() if not mark}
+        assert always >= set(spec.required), name
+        assert always == set(spec.required) or " or " in cell, name
+    assert shown.keys() == table.keys()
 
 
 def test_every_kind_is_in_the_spec_with_its_code() -> None:
