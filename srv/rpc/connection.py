@@ -44,8 +44,8 @@ SILENT_S_MAX = 90.0
 """A peer that says nothing for so long, pings notwithstanding, is gone."""
 STUCK_S_MAX = 30.0
 """A peer that reads none of its answers for so long is cut off."""
-STUCK_SHORT_S_MAX = 3.0
-"""The same while others wait for the memory that its answers take."""
+STUCK_SHORT_S_MAX, READ_BYTES_MIN = 3.0, 1 << 20
+"""The same while others wait for the memory; to read less than so much of it is to read none."""
 MESSAGE_S_MAX = 60.0
 MESSAGE_BYTES_S_MIN = 64 << 10
 """A message comes in so fast, and a minute late at most: it holds a share of the budget."""
@@ -435,14 +435,14 @@ class Connection(asyncio.Protocol):
 
     def sweep(self, now: float) -> None:
         """Look whether the peer is still there and does its part."""
-        is_clogged = not self._unclogged.is_set()
+        is_clogged, is_short = not self._unclogged.is_set(), self._shared.budget.is_short
         silent = now - self._heard
         if is_clogged:
             left = self._transport.get_write_buffer_size()
-            if left < self._clogged_bytes:
+            if self._clogged_bytes - left >= (READ_BYTES_MIN if is_short else 1):
                 self._clogged = now  # slow is not stuck
             self._clogged_bytes = left
-        stuck_s_max = STUCK_SHORT_S_MAX if self._shared.budget.is_short else STUCK_S_MAX
+        stuck_s_max = STUCK_SHORT_S_MAX if is_short else STUCK_S_MAX
         if is_clogged and now - self._clogged > stuck_s_max:
             self._cut("reads none of its answers")
         elif "budget" in self._pauses or is_clogged:

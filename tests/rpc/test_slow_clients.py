@@ -216,6 +216,26 @@ async def test_sweep_cuts_off_sooner_who_keeps_others_waiting(shared: Shared) ->
     await room
 
 
+@pytest.mark.parametrize("is_enough", [False, True])
+async def test_sweep_cuts_off_who_reads_in_drops_what_others_wait_for(
+    shared: Shared, is_enough: bool
+) -> None:
+    link, transport = joined(shared)
+    now = asyncio.get_running_loop().time()
+    link.pause_writing()
+    shared.budget.add(5 * MIB)
+    room = shared.group.create_task(shared.budget.room())
+    await _turns()
+    transport.unread = 48 * MIB
+    for step in range(1, 6):
+        link.sweep(now + step)
+        transport.unread -= connection.READ_BYTES_MIN - (not is_enough)
+    assert is_gone(transport) is not is_enough
+    link.connection_lost(None)
+    shared.budget.give(5 * MIB)
+    await room
+
+
 async def test_sweep_spares_who_reads_again(shared: Shared) -> None:
     link, transport = joined(shared)
     now = asyncio.get_running_loop().time()

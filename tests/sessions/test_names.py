@@ -17,7 +17,7 @@ from filestore import (
     StoreError,
 )
 from filestore.sessions import Sessions
-from filestore.sessions.names import check_definition_id, parse_archive, zone_of
+from filestore.sessions.names import ARCHIVED_MS_MAX, check_definition_id, parse_archive, zone_of
 from tests.sessions.tools import (
     HOSTILE_IDS,
     HOSTILE_IDS_WITHOUT_COLON,
@@ -156,7 +156,7 @@ def test_error_of_long_value_is_cut() -> None:
     assert len(str(caught.value)) < 200
 
 
-@pytest.mark.parametrize("ms", [0, 1, 9, 10, 1_700_000_000_000, (1 << 63) - 1])
+@pytest.mark.parametrize("ms", [0, 1, 9, 10, 1_700_000_000_000, ARCHIVED_MS_MAX])
 def test_plain_decimal_of_archive_is_taken(ms: int) -> None:
     assert parse_archive(f"agent:x-1:archive:{ms}") == ("x-1", ms)
     assert zone_of(f"agent:x-1:archive:{ms}") == f"agent:x-1:archive:{ms}"
@@ -226,7 +226,7 @@ def zone_is_good(value: str) -> bool:
         return False
     digits = parts[3]
     is_decimal = digits != "" and set(digits) <= set("0123456789")
-    return is_decimal and str(int(digits)) == digits and int(digits) < 1 << 63
+    return is_decimal and str(int(digits)) == digits and int(digits) <= ARCHIVED_MS_MAX
 
 
 @settings(
