@@ -136,14 +136,23 @@ def refuse_older(path: Path, version: int) -> None:
 
 def check_steps(connection: driver.Connection) -> None:
     """Raise unless exactly the steps of this format are noted as applied."""
+    refuse_unknown_steps(connection)
     rows = connection.execute("SELECT number, name FROM format_step ORDER BY number").fetchall()
-    if rows and rows[-1][0] > schema.FORMAT_VERSION:
-        raise NewerFormatError(
-            f"step {rows[-1][1]!a} was applied to the database, which this release does not know",
-            operation="open",
-        )
     if rows != list(enumerate(schema.STEPS, 1)):
         raise CorruptionError("the notes of applied steps are not those of this format")
+
+
+def refuse_unknown_steps(connection: driver.Connection) -> None:
+    """Raise if a newer release has noted a step, whatever the number of the format says."""
+    row = connection.execute(
+        "SELECT name FROM format_step WHERE number > ? ORDER BY number DESC LIMIT 1",
+        (schema.FORMAT_VERSION,),
+    ).fetchone()
+    if row is not None:
+        raise NewerFormatError(
+            f"step {row[0]!a} was applied to the database, which this release does not know",
+            operation="open",
+        )
 
 
 def check_start(connection: driver.Connection, path: Path) -> None:

@@ -12,7 +12,13 @@ from typing import NamedTuple
 
 from filestore.clock import Clock, system_clock
 from filestore.engine import driver
-from filestore.engine.database import check_header, connect_read_only, untouched, wal_bytes
+from filestore.engine.database import (
+    check_header,
+    connect_read_only,
+    refuse_unknown_steps,
+    untouched,
+    wal_bytes,
+)
 from filestore.errors import CorruptionError, InvalidArgumentError
 from filestore.store import DATABASE_NAME
 from migrations.format import f0001_first_tables, f0002_ledger, f0003_journal
@@ -42,7 +48,7 @@ def status(data_dir: Path) -> list[StepStatus]:
     )
     try:
         with driver.translated("status"):
-            version, noted = _version(connection), _noted(connection)
+            version, noted = _known_version(connection), _noted(connection)
     finally:
         connection.close()
     return [
@@ -59,7 +65,7 @@ def up(data_dir: Path, *, clock: Clock = system_clock) -> list[str]:
     connection = _connect(path)
     try:
         with driver.translated("up"):
-            first = _version(connection)
+            first = _known_version(connection)
             for number in range(first + 1, len(STEPS) + 1):
                 _apply(connection, data_dir, number, clock())
             _checkpoint(connection)
@@ -79,7 +85,7 @@ def down(data_dir: Path, to: int, *, clock: Clock = system_clock) -> list[str]:
     connection = _connect(path)
     try:
         with driver.translated("down"):
-            first = _version(connection)
+            first = _known_version(connection)
             for number in range(first, to, -1):
                 _take_back(connection, data_dir, number, clock())
             _checkpoint(connection)
@@ -104,12 +110,12 @@ def _apply(connection: driver.Connection, folder: Path, number: int, now_ms: int
             row = (number, step.name, now_ms)
             connection.execute("INSERT INTO format_step VALUES (?, ?, ?)", row)
         connection.execute(f"PRAGMA user_version = {number}")
+        _check_after(connection, number)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    _check_after(connection, number)
     step.after(connection, folder, now_ms)
 
 
@@ -121,12 +127,12 @@ def _take_back(connection: driver.Connection, folder: Path, number: int, now_ms:
         connection.execute("DELETE FROM format_step WHERE number = ?", (number,))
         step.down(connection, folder, now_ms)
         connection.execute(f"PRAGMA user_version = {number - 1}")
+        _check_after(connection, number - 1)
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
-    _check_after(connection, number - 1)
 
 
 def _check_after(connection: driver.Connection, number: int) -> None:
@@ -134,6 +140,14 @@ def _check_after(connection: driver.Connection, number: int) -> None:
     wanted = {at: step.name for at, step in enumerate(STEPS[:number], 1)}
     if _version(connection) != number or (number >= NOTES_SINCE and noted.keys() != wanted.keys()):
         raise CorruptionError(f"step {number} is not noted as it should be", operation="migrate")
+
+
+def _known_version(connection: driver.Connection) -> int:
+    """The number of the format, if no release newer than this one has been here."""
+    version = _version(connection)
+    if version >= NOTES_SINCE:
+        refuse_unknown_steps(connection)
+    return version
 
 
 def _version(connection: driver.Connection) -> int:

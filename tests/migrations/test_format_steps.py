@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from filestore import FileStore, FormatError, InvalidArgumentError, NewerFormatError, Transaction
+from filestore import (
+    CorruptionError,
+    FileStore,
+    FormatError,
+    InvalidArgumentError,
+    NewerFormatError,
+    Transaction,
+)
 from filestore import ledger as ledger_rows
 from filestore.engine import schema
 from filestore.engine.driver import Connection
@@ -217,6 +224,26 @@ def test_newer_format_is_refused_by_all_three(closed: Path) -> None:
         with pytest.raises(NewerFormatError):
             call(closed)
     assert footprint(closed) == before
+
+
+def test_step_that_nobody_knows_is_refused_before_anything_is_done(closed: Path) -> None:
+    """The number of the format is one that is known: only the note tells of a newer release."""
+    down(closed, schema.FORMAT_VERSION - 1)
+    run_sql(closed / "zoned.db", "INSERT INTO format_step VALUES (99, 'f0099_future', 1)")
+    before = footprint(closed)
+    for call in (up, status, lambda folder: down(folder, 1)):
+        with pytest.raises(NewerFormatError, match="f0099_future"):
+            call(closed)
+    assert footprint(closed) == before
+
+
+def test_step_whose_notes_are_wrong_is_not_applied(closed: Path) -> None:
+    """Looked at before the commit: then it is as if it had not been tried."""
+    run_sql(closed / "zoned.db", "DELETE FROM format_step WHERE number = 1")
+    with pytest.raises(CorruptionError, match="not noted"):
+        down(closed, schema.FORMAT_VERSION - 1)
+    assert query(closed / "zoned.db", "PRAGMA user_version") == [(schema.FORMAT_VERSION,)]
+    assert query(closed / "zoned.db", "SELECT count(*) FROM journal")
 
 
 def test_up_without_a_store_does_nothing(tmp_path: Path) -> None:
