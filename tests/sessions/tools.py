@@ -30,7 +30,7 @@ HOSTILE_IDS_WITHOUT_COLON = tuple(
 HOSTILE_SUFFIXES = (
     "", "007", "00", "01", "+7", "-7", " 7", "7 ", "7\n", "\n7", "7\x00", "7x", "x7", "x", "0x7",
     "7:", ":7", "7:8", "7.0", "7e3", "1_000", "\u0667", "\uff17", "\xb2", "7" * 20,
-    str(1 << 63), str(10**19),
+    str((1 << 63) - 1), str(1 << 63), str(10**19),
 )  # fmt: skip
 HOSTILE_ZONES: tuple[object, ...] = (
     *(f"agent:a:archive:{suffix}" for suffix in HOSTILE_SUFFIXES),
