@@ -20,7 +20,7 @@ from functools import partial
 from filestore.engine.base import ReadTx, TailRecord, forward
 from filestore.engine.schema import LIST_PAGE_BITS, REFERENCE, TABLES, list_id
 from filestore.errors import CorruptionError, StoreError
-from filestore.heads import FileRow
+from filestore.heads import FileRow, damage_error
 from filestore.ledger import check_ledger
 from filestore.lines import LineCounter
 from filestore.lists import Entry, check_released, load_chunk, read_page, read_pages
@@ -155,12 +155,12 @@ async def _walk(tx: ReadTx, report: Report, files: list[_Bytes], progress: Progr
     for file in files:
         known.add(file.row.id)
         _count(file.entries, references, sizes)
-    await _check_released(tx, report, references, sizes, known)
+    is_partial = not await _check_released(tx, report, references, sizes, known) or bool(damaged)
     for file_id in damaged:
         known.add(file_id)
         _count(await _readable_entries(tx, file_id), references, sizes)
     await _check_orphans(tx, report, known)
-    await _check_chunks(tx, report, references, sizes, is_partial=bool(damaged))
+    await _check_chunks(tx, report, references, sizes, is_partial=is_partial)
     await check_sessions(tx, report.add)
     await check_ledger(tx, report.add)
 
@@ -208,9 +208,8 @@ async def _check_tail(
 ) -> Sequence[TailRecord]:
     head = await reader.head_of(zone, row)
     report.bytes += head.size
-    if head.damage is not None:
-        offset = head.damage.offset if head.damage.offset is not None else head.size
-        report.add(f"appended bytes are damaged: {head.damage.reason}", zone, row.name, offset)
+    if head.damage is not None and not head.damage.is_readable:
+        report.add_error(damage_error(zone, head, head.damage))
     line = row.ended
     tail = await reader.tail(zone, row)
     for record in tail:
@@ -242,9 +241,10 @@ async def _check_list(tx: ReadTx, report: Report, zone: str, row: FileRow) -> li
 
 async def _check_released(
     tx: ReadTx, report: Report, references: Counter[bytes], sizes: dict[bytes, int], known: set[int]
-) -> None:
+) -> bool:
     """Lists of deleted files that wait to be taken apart still hold references, and so do lists
-    that are being built."""
+    that are being built. False if one of them is damaged."""
+    is_whole = True
     rows = await tx.fetch("SELECT file_id, pages, row_check FROM released")
     rows += await tx.fetch("SELECT file_id, pages, row_check FROM building")
     for file_id, pages, check in rows:
@@ -257,6 +257,8 @@ async def _check_released(
                 _count(page.entries, references, sizes)
         except CorruptionError as error:
             report.add(f"deleted or unfinished file {file_id}: {error.message}")
+            is_whole = False
+    return is_whole
 
 
 async def _check_orphans(tx: ReadTx, report: Report, known: set[int]) -> None:

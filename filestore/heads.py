@@ -77,14 +77,18 @@ def file_row(zone: str, row: tuple[Any, ...]) -> FileRow:
 
 def check_whole(zone: str, head: Head) -> None:
     """Raise if the end of the file is damaged: a shorter file would pass for the whole one."""
-    if head.damage is not None:
-        offset = head.damage.offset if head.damage.offset is not None else head.size
-        raise CorruptionError(
-            f"appended bytes are damaged: {head.damage.reason}",
-            zone=zone,
-            name=head.row.name,
-            offset=offset,
-        )
+    if head.damage is not None and not head.damage.is_readable:
+        raise damage_error(zone, head, head.damage)
+
+
+def damage_error(zone: str, head: Head, damage: Damage) -> CorruptionError:
+    """What is wrong with the end of the file, with its place."""
+    if damage.is_readable:
+        message = f"nothing more can be added: {damage.reason}"
+    else:
+        message = f"appended bytes are damaged: {damage.reason}"
+    offset = damage.offset if damage.offset is not None else head.size
+    return CorruptionError(message, zone=zone, name=head.row.name, offset=offset)
 
 
 def located(error: CorruptionError, zone: str, name: str, offset: int | None) -> CorruptionError:

@@ -142,7 +142,12 @@ class Housekeeper:
         file_ids = await self._engine.write(
             lambda tx: tx.tails_to_seal(self._limits.seal_bytes), 0, is_housekeeping=True
         )
-        file_ids = [file_id for file_id in file_ids if not await self._is_hopeless(file_id)]
+        hopeless = [file_id for file_id in file_ids if await self._is_hopeless(file_id)]
+        if hopeless and self._engine.stats.log_bytes > self._limits.log_bytes_soft:
+            # Else they would fill the log until nobody could write any more.
+            unit = partial(_close_tails, file_ids=hopeless)
+            await self._engine.write(unit, 0, is_housekeeping=True)
+        file_ids = [file_id for file_id in file_ids if file_id not in hopeless]
         for start in range(0, len(file_ids), SEAL_FILES):
             await self._seal(file_ids[start : start + SEAL_FILES])
         return bool(file_ids)
@@ -218,6 +223,11 @@ async def _plan(tx: ReadTx, file_id: int, limits: Limits) -> SealPlan | None:
     reader = ReadTransaction(tx)
     found = await reader.file_by_id(file_id)
     return await plan_seal(reader, *found, limits.seal_bytes) if found else None
+
+
+async def _close_tails(tx: Tx, file_ids: list[int]) -> None:
+    for file_id in file_ids:
+        await tx.tail_close(file_id, "what it would be joined to is damaged")
 
 
 async def _version(tx: ReadTx, file_id: int) -> int:

@@ -138,18 +138,23 @@ def paginate(
     return pages
 
 
+async def read_packed_pages(tx: ReadTx, file_id: int, pages: int) -> list[PackedPage]:
+    """Load all pages of a list as they are stored, verified."""
+    return [await read_packed_page(tx, file_id, number) for number in range(pages)]
+
+
 async def replace_list(
     tx: Tx,
     file_id: int,
-    pages_before: int,
+    old: Sequence[PackedPage],
     new: Sequence[tuple[bytes, int, int]],
     pieces: Sequence[Piece],
 ) -> int:
-    """Make `new` the list of a file; only pages and reference counts that differ are written.
+    """Make `new` the list of a file in place of `old`; only pages and reference counts that differ
+    are written.
 
     Returns the number of pages. `pieces` holds the bytes of chunks that may be new to the store.
     """
-    old = [await read_packed_page(tx, file_id, number) for number in range(pages_before)]
     pages = paginate(new)
     gone = [page for page in old if page.number >= len(pages) or pages[page.number] != page]
     added = [page for page in pages if page.number >= len(old) or old[page.number] != page]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from filestore.appending import append_lines_at_once
+from filestore.arguments import check_append, check_write, join_lines
 from filestore.building import Building, Built, give_up_build
 from filestore.changes import Feed, Subscription, subscribe
 from filestore.chunking import (
@@ -65,12 +66,7 @@ from filestore.model import (
 from filestore.reading import ReadTransaction
 from filestore.sealing import size_max
 from filestore.streaming import stream
-from filestore.transaction import (
-    Transaction,
-    check_append,
-    check_write,
-    join_lines,
-)
+from filestore.transaction import Transaction
 
 T = TypeVar("T")
 A = TypeVar("A")

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from filestore.appending import append_to
+from filestore.arguments import check_append, check_write, join_lines
 from filestore.building import Built, take_built
 from filestore.chunking import Prepared, hash_bytes, prepare
 from filestore.engine.base import Tx
@@ -16,17 +17,16 @@ from filestore.engine.schema import row_check
 from filestore.errors import (
     AlreadyExistsError,
     CorruptionError,
-    InvalidArgumentError,
     NotFoundError,
-    TooLargeError,
     VersionConflictError,
 )
-from filestore.heads import FileRow, Head, ZoneRow, check_whole
-from filestore.lines import Open, split_lines
+from filestore.heads import FileRow, Head, ZoneRow, damage_error
+from filestore.lines import Open
 from filestore.lists import (
     count_references,
     mark_released,
     read_packed_page,
+    read_packed_pages,
     read_page,
     replace_list,
     write_page,
@@ -93,7 +93,12 @@ class Transaction(ReadTransaction):
             (piece.digest, len(piece.data), ended)
             for piece, ended in zip(prepared.pieces, prepared.lines_ended, strict=True)
         ]
-        pages = await replace_list(self._tx, row.id, row.pages, entries, prepared.pieces)
+        try:
+            old = await read_packed_pages(self._tx, row.id, row.pages)
+        except CorruptionError:
+            # To be replaced is what a damaged file needs. Its list is left as it is, to be told of.
+            row, old = await self._begin_again(row), []
+        pages = await replace_list(self._tx, row.id, old, entries, prepared.pieces)
         version = self._tx.next_version()
         row = row._replace(
             version=version,
@@ -138,7 +143,7 @@ class Transaction(ReadTransaction):
                 (piece.digest, len(piece.data), lines)
                 for piece, lines in zip(content.pieces, content.lines_ended, strict=True)
             ]
-            pages = await replace_list(self._tx, file_id, 0, entries, content.pieces)
+            pages = await replace_list(self._tx, file_id, [], entries, content.pieces)
             ended = sum(content.lines_ended)
         row = FileRow(
             file_id,
@@ -313,7 +318,7 @@ class Transaction(ReadTransaction):
         if head is None:
             return await self.head_of(zone, await self._make_file(zone, name, self._tx.now_ms()))
         if head.damage is not None:
-            check_whole(zone, head)
+            raise damage_error(zone, head, head.damage)
         return head
 
     async def _is_equal(self, zone: str, head: Head, prepared: Prepared) -> bool:
@@ -346,13 +351,16 @@ class Transaction(ReadTransaction):
         return row
 
     async def _insert(self, zone: str, row: FileRow) -> Head:
+        await self._insert_row(row)
+        return await self._know(zone, row)
+
+    async def _insert_row(self, row: FileRow) -> None:
         await self._tx.execute(
             "INSERT INTO file (id, zone_id, name, version, size, ended, open, created_ms, "
             "modified_ms, pages, digest, meta, row_check) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, row_check(*row)),
         )
-        return await self._know(zone, row)
 
     async def _save(self, zone: str, row: FileRow) -> Head:
         await self._tx.execute(
@@ -416,6 +424,13 @@ class Transaction(ReadTransaction):
         await count_references(self._tx, counts)
         await self._insert(target.name, copied)
 
+    async def _begin_again(self, row: FileRow) -> FileRow:
+        """The same file without content, under another id."""
+        await self._release(row)
+        row = row._replace(id=self._tx.next_version(), pages=0)
+        await self._insert_row(row)
+        return row
+
     async def _release(self, row: FileRow) -> None:
         """Delete a file's row; its list is taken apart in the background."""
         await self._tx.execute("DELETE FROM file WHERE id = ?", (row.id,))
@@ -434,49 +449,3 @@ class Transaction(ReadTransaction):
         source: str | None = None,
     ) -> None:
         self._tx.publish(Change(version, kind, zone, name, version, offset, size, source))
-
-
-def join_lines(lines: Iterable[str | bytes], limits: Limits) -> tuple[bytes, int]:
-    """Turn the caller's lines into the bytes to append, and their count."""
-    if isinstance(lines, (str, bytes)):
-        raise InvalidArgumentError("lines must be a list of lines", operation="append_lines")
-    try:
-        kept = split_lines(lines)
-    except (TypeError, UnicodeEncodeError) as error:
-        raise InvalidArgumentError(
-            f"lines must be a list of valid text or bytes: {error}", operation="append_lines"
-        ) from error
-    if not kept:
-        return b"", 0
-    kept.append(b"")
-    return _within(b"\n".join(kept), limits.append_bytes_max, "append"), len(kept) - 1
-
-
-def check_append(data: bytes, limits: Limits) -> bytes:
-    """Refuse an append over the limit, or of something that is not bytes."""
-    return _check_bytes(data, limits.append_bytes_max, "append")
-
-
-def check_write(data: bytes, limits: Limits) -> bytes:
-    """Refuse a write over the limit, or of something that is not bytes."""
-    return _check_bytes(data, limits.write_bytes_max, "write")
-
-
-def _check_bytes(data: bytes, limit: int, operation: str) -> bytes:
-    # bytes() of an int would be that many zeros, and of a buffer must be taken before it changes.
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise InvalidArgumentError(
-            f"data must be bytes, not {type(data).__name__}", operation=operation
-        )
-    return _within(bytes(data), limit, operation)
-
-
-def _within(data: bytes, limit: int, operation: str) -> bytes:
-    if len(data) > limit:
-        raise TooLargeError(
-            f"{len(data)} bytes are more than one {operation} takes ({limit})",
-            limit=limit,
-            operation=operation,
-            hint="store it in smaller parts",
-        )
-    return data

@@ -56,12 +56,15 @@ class TailRecord(NamedTuple):
 class Damage:
     """Appended bytes that cannot be trusted: it matters while the file's own version is below
     `version`.
+
+    `is_readable`: they can, but never be sealed, so no more are taken.
     """
 
     reason: str
     version: int
     file_id: int
     offset: int | None
+    is_readable: bool = False
 
 
 class ReadTx(Protocol):
@@ -118,6 +121,10 @@ class Tx(ReadTx, Protocol):
 
     async def tail_drop(self, file_id: int, upto_version: int) -> None:
         """Forget appends up to and with `upto_version` once the unit is committed."""
+
+    async def tail_close(self, file_id: int, reason: str) -> None:
+        """Take no more appends to a tail that cannot be sealed. What is there stays, and the space
+        that it holds is not held against others."""
 
     async def tails_to_seal(self, bytes_min: int) -> list[int]:
         """Files whose tail has `bytes_min` or more, or holds the engine's own space back."""

@@ -224,6 +224,7 @@ class LogRows:
     """Which rows of the log are still needed, and by which files. Writer thread only.
 
     A damaged row is never noted here, so it is never deleted: it is the evidence of what was lost.
+    Nor, any more, is one that a file needs whose appends cannot be sealed.
     """
 
     def __init__(self) -> None:
@@ -257,6 +258,12 @@ class LogRows:
         if not needed:
             self._needed.pop(file_id, None)
 
+    def leave(self, file_id: int) -> None:
+        """The rows that this file needs stay for good: nothing waits for them to go."""
+        for _, seq in self._needed.pop(file_id, ()):
+            size, _ = self._rows.pop(seq, (0, set()))
+            self.bytes -= size
+
     def holders(self, bytes_kept: int) -> set[int]:
         """The files that keep the log from shrinking to `bytes_kept`, oldest rows first."""
         found: set[int] = set()
@@ -280,7 +287,10 @@ class LogRows:
         self.bytes -= sum([self._rows.pop(seq)[0] for seq in seqs])
 
     def _release_row(self, file_id: int, seq: int) -> None:
-        _, files = self._rows[seq]
+        row = self._rows.get(seq)
+        if row is None:
+            return  # it stays, for another file's sake
+        _, files = row
         files.discard(file_id)
         if not files:
             self._free.append(seq)

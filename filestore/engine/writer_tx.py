@@ -104,6 +104,16 @@ class WriterTx:
     async def tail_drop(self, file_id: int, upto_version: int) -> None:
         self.drops.append((file_id, upto_version))
 
+    async def tail_close(self, file_id: int, reason: str) -> None:
+        tail = self._tails.get(file_id)
+        if tail is None or not tail.state[1]:
+            return
+        if tail.damage is None:
+            last = tail.state[1][-1].version
+            tail.damage = Damage(reason, last, file_id, None, is_readable=True)
+            self.heads.clear()
+        self._log.leave(file_id)
+
     async def tails_to_seal(self, bytes_min: int) -> list[int]:
         found = self._log.holders(self._limits.log_bytes_soft)
         found.update(file_id for file_id, tail in self._tails.items() if tail.bytes >= bytes_min)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from filestore.appending import append_lines_at_once
+from filestore.arguments import join_lines
 from filestore.clock import Clock, system_clock
 from filestore.engine.base import Tx
 from filestore.errors import InvalidArgumentError, StoreError, VersionConflictError
@@ -50,7 +51,7 @@ from filestore.sessions.rows import SessionRow
 from filestore.sessions.subscription import EVENTS_MAX, Hub, Subscription
 from filestore.sessions.units import Looked, StaleSummaryError
 from filestore.store import ROWS_BYTES, FileStore, T
-from filestore.transaction import Transaction, join_lines
+from filestore.transaction import Transaction
 
 if TYPE_CHECKING:
     from filestore.sessions.replays import Replays

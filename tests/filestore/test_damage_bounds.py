@@ -236,3 +236,64 @@ async def test_seal_bytes_beyond_the_largest_chunk_leave_line_counts_right(
     assert page.total == 15_002
     assert page.lines == [b"three " + b"w" * 99, b"w" * 99]
     assert (await check(store, deep=True)).problems == []
+
+
+DAMAGE_LIST = (
+    "UPDATE list SET entries = zeroblob(length(entries)) "
+    "WHERE id >> 20 = (SELECT id FROM file WHERE name = 's')"
+)
+
+
+@pytest.mark.usefixtures("small_trims")
+async def test_stream_with_a_damaged_list_that_goes_on_lets_all_others_write_on(
+    open_store: StoreOpener, database: Path
+) -> None:
+    """Its appends can never be sealed: it is refused more of them before they fill the log."""
+    open_store.is_checked = False
+    store = await open_store(limits=SMALL)
+    await store.append("z", "s", b"A" * 9000)
+    await tidy(store)
+    await store.close()
+    run_sql(database, DAMAGE_LIST)
+    for _ in range(2):  # a restart changes nothing
+        store = await open_store(limits=SMALL)
+        with pytest.raises(CorruptionError) as caught:
+            await pump(store, "z", "s")
+        assert (caught.value.zone, caught.value.name) == ("z", "s")
+        await pump(store, "other", "stream")
+        info = await store.stat("z", "s")
+        assert info is not None
+        assert info.size == caught.value.offset
+        appended = await store.read("z", "s", 9000)
+        assert appended == b"x" * (info.size - 9000), "what was taken is kept, and read"
+        assert len(appended) >= 500
+        await store.close()
+    store = await open_store(limits=SMALL)
+    assert await store.delete_file("z", "s")
+    await pump(store, "z", "s")
+    assert await store.read("z", "s") == b"x" * 500 * 400
+
+
+async def test_file_with_a_damaged_list_is_mended_by_a_write(
+    open_store: StoreOpener, database: Path
+) -> None:
+    """What is left of the old list is told of by the check until a repair."""
+    open_store.is_checked = False
+    store = await open_store()
+    await store.write("z", "s", b"old")
+    await store.set_meta("z", "s", {"kind": "state"})
+    before = await store.stat("z", "s")
+    assert before is not None
+    await store.close()
+    run_sql(database, DAMAGE_LIST)
+    store = await open_store()
+    with pytest.raises(CorruptionError):
+        await store.read("z", "s")
+    done = await store.write("z", "s", b"new", if_version=before.version)
+    assert done.version > before.version
+    assert (done.created_ms, done.meta) == (before.created_ms, {"kind": "state"})
+    assert (await store.append("z", "s", b"er")).offset == 3
+    await tidy(store)
+    assert await store.read("z", "s") == b"newer"
+    (problem,) = (await check(store, deep=True)).problems
+    assert "deleted" in problem.message
