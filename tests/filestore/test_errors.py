@@ -16,6 +16,7 @@ from filestore.errors import (
     LimitReachedError,
     LockedError,
     NotFoundError,
+    RejectedError,
     StoreError,
     TooLargeError,
     VersionConflictError,
@@ -73,6 +74,8 @@ def make(kind: type[StoreError]) -> StoreError:
         return kind("what happened", status="active")
     if issubclass(kind, LimitReachedError):
         return kind("what happened", limit=1, retry_after_ms=1)
+    if issubclass(kind, RejectedError):
+        return kind("what happened", field="f", value=1, expected="text")
     return kind("what happened")
 
 
