@@ -153,6 +153,17 @@ class Housekeeper:
         return bool(file_ids)
 
     async def _seal(self, file_ids: list[int]) -> None:
+        """Seal these together, or else each alone, so that one that cannot be stops no other."""
+        try:
+            await self._seal_together(file_ids)
+        except CorruptionError as error:
+            if len(file_ids) == 1:
+                await self._leave_alone(file_ids[0], error)
+                return
+            for file_id in file_ids:
+                await self._seal([file_id])
+
+    async def _seal_together(self, file_ids: list[int]) -> None:
         limits = self._limits
         plans: list[SealPlan] = []
         gone: list[int] = []

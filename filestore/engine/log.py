@@ -235,6 +235,7 @@ class LogRows:
         self._free: list[int] = []
         """Rows that nobody needs."""
         self._last = 0
+        self._left_bytes = 0
         self.bytes = 0
 
     def add(self, seq: int, size: int, versions: Mapping[int, int]) -> None:
@@ -258,11 +259,20 @@ class LogRows:
         if not needed:
             self._needed.pop(file_id, None)
 
-    def leave(self, file_id: int) -> None:
-        """The rows that this file needs stay for good: nothing waits for them to go."""
-        for _, seq in self._needed.pop(file_id, ()):
-            size, _ = self._rows.pop(seq, (0, set()))
+    def leave(self, file_id: int, bytes_max: int) -> None:
+        """The rows that this file needs stay for good: nothing waits for them to go. At most
+        `bytes_max` are left so, of all files together."""
+        needed = self._needed.get(file_id)
+        while needed:
+            seq = needed[0][1]
+            size = self._rows[seq][0] if seq in self._rows else 0
+            if self._left_bytes + size > bytes_max:
+                return
+            needed.popleft()
+            self._rows.pop(seq, None)
+            self._left_bytes += size
             self.bytes -= size
+        self._needed.pop(file_id, None)
 
     def holders(self, bytes_kept: int) -> set[int]:
         """The files that keep the log from shrinking to `bytes_kept`, oldest rows first."""

@@ -112,7 +112,7 @@ class WriterTx:
             last = tail.state[1][-1].version
             tail.damage = Damage(reason, last, file_id, None, is_readable=True)
             self.heads.clear()
-        self._log.leave(file_id)
+        self._log.leave(file_id, self._limits.log_bytes_hard)
 
     async def tails_to_seal(self, bytes_min: int) -> list[int]:
         found = self._log.holders(self._limits.log_bytes_soft)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from filestore import CorruptionError, FileStore, Limits, Transaction
+from filestore import BusyError, CorruptionError, FileStore, Limits, Transaction
 from filestore.check import check
 from filestore.chunking import make_piece, unpack
 from filestore.engine import writer_tx
 from tests.conftest import StoreOpener
-from tests.contract.tools import WAIT_S_MAX, query, run_sql
+from tests.contract.tools import WAIT_S_MAX, overwrite, query, run_sql
 
 SMALL = Limits(seal_bytes=4096, log_bytes_soft=16_384, log_bytes_hard=65_536)
 """Bounds that a few hundred appends would break if nothing was trimmed."""
@@ -297,3 +297,32 @@ async def test_file_with_a_damaged_list_is_mended_by_a_write(
     assert await store.read("z", "s") == b"newer"
     (problem,) = (await check(store, deep=True)).problems
     assert "deleted" in problem.message
+
+
+@pytest.mark.usefixtures("small_trims")
+async def test_damaged_index_of_chunks_is_told_as_damage_not_as_busy(
+    open_store: StoreOpener, database: Path
+) -> None:
+    """Nothing can be sealed any more. The log is bounded all the same, over many streams."""
+    open_store.is_checked = False
+    store = await open_store(limits=SMALL)
+    await store.append("z", "s", b"A" * 9000)
+    await tidy(store)
+    await store.close()
+    ((page, size),) = query(
+        database,
+        "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size "
+        "WHERE name = 'sqlite_autoindex_chunk_1'",
+    )
+    assert isinstance(page, int)
+    assert isinstance(size, int)
+    overwrite(database, (page - 1) * size, bytes(size))
+    store = await open_store(limits=SMALL)
+    with pytest.raises(CorruptionError):
+        await pump(store, "z", "s")
+    assert len(await store.read("z", "s", 9000)) >= 500
+    for number in range(8):
+        with pytest.raises((CorruptionError, BusyError)):
+            await pump(store, "other", f"stream {number}")
+    ((logged,),) = await store.read_unit(lambda tx: tx.fetch("SELECT sum(length(data)) FROM log"))
+    assert logged < 3 * SMALL.log_bytes_hard

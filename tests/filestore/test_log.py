@@ -229,6 +229,27 @@ def test_log_rows_name_the_files_that_hold_them() -> None:
     assert rows.droppable(9) == ([10], 100)
 
 
+def test_log_rows_left_for_good_are_neither_counted_nor_given_up() -> None:
+    """Up to a bound over all files; what is above it counts as before."""
+    rows = LogRows()
+    for seq in (10, 20, 30, 40):
+        rows.add(seq, 100, {1: seq, 2: seq})
+    rows.leave(1, 250)
+    assert rows.bytes == 200
+    assert rows.holders(0) == {1, 2}
+    rows.release(2, 40)
+    assert rows.droppable(9) == ([], 0), "file 1 needs the last two, and nobody asks for the others"
+    rows.leave(1, 250)
+    rows.leave(3, 250)
+    assert rows.bytes == 200
+    rows.release(1, 40)
+    assert rows.droppable(9) == ([30], 100), "the last row stays"
+    rows.add(50, 100, {2: 50})
+    rows.leave(2, 300)
+    assert rows.bytes == 200
+    assert rows.droppable(9) == ([30, 40], 200)
+
+
 def test_held_tails_keep_what_is_dropped_later() -> None:
     tails = Tails()
     tails.load(103, encode(103, SAMPLE))
