@@ -120,6 +120,18 @@ def test_replay_shows_lines_just_before_an_archive_as_well(alone: Zoned) -> None
         interrupt(reader)
 
 
+def test_deletion_of_the_session_is_told_and_the_next_one_followed(alone: Zoned) -> None:
+    with alone.serving():
+        alone.ok("session", "create", "--id", "ada")
+        alone.ok("append", "ada", stdin=b"first\n")
+        reader = alone.start("tail", "-f", "ada")
+        assert lines_of(reader, 1) == [b"first\n"]
+        alone.ok("session", "cleanup", "--hours", "0", "--force")
+        alone.ok("append", "ada", stdin=b"next\n")
+        assert lines_of(reader, 1) == [b"next\n"]
+        assert "the session was deleted" in interrupt(reader).err
+
+
 def test_gap_over_an_archive_is_told_and_the_new_session_followed(alone: Zoned) -> None:
     alone.folder.mkdir(mode=0o700, exist_ok=True)
     (alone.folder / "zoned.toml").write_text("subscriber_events_max = 1\n")
