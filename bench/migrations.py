@@ -20,7 +20,7 @@ from tests.support.old_folder import OUTPUT, STATE, OldFolder
 
 STATE_BYTES = 256 << 10
 OUTPUT_BYTES = 1 << 20
-MEMORY_BYTES_MAX = 200 << 20
+MEMORY_BYTES_MAX = 200_000_000
 START_MS_MAX = 20.0
 ROUNDS = 3
 ROOT = Path(__file__).resolve().parents[1]

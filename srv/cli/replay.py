@@ -26,6 +26,8 @@ LONG_S = 3600.0
 def replay(call: Invocation) -> int:
     """`zoned replay <defId|zone|file|->`."""
     (word,) = call.arguments
+    if not word:
+        raise UsageError("an empty name is no session and no file", "replay")
     source = streams.source_of(word)
     _check_flags(call, source)
     streams.provider_of(call)

@@ -91,6 +91,7 @@ def test_what_is_not_there_is_told(zoned: Zoned, tmp_path: Path) -> None:
         (("ada", "--write", "--follow"), "--write does not go with --follow"),
         (("ada", "--write", "--from-line", "1"), "--write does not go with --from-line"),
         (("agent:a:archive:1", "-f"), "does not change"),
+        (("",), "no session and no file"),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(
