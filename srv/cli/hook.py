@@ -18,6 +18,7 @@ from srv.errors import ZonedError, told
 DAEMON_S = 2.0
 """How long a daemon has to answer."""
 STDIN_BYTES_MAX = 16 << 20
+NUMBER_MAX = 1 << 62
 OUTPUT_CHARS_KEPT = 4000
 """Of what an agent has said last."""
 
@@ -33,12 +34,13 @@ def pre_delegate(call: Invocation) -> int:
 
 def subagent_stop(call: Invocation) -> int:
     """`zoned hook subagent-stop`."""
-    return _answered(call, _subagent_stop, {"success": False, "status": "failed",
-                                            "finalized": False})  # fmt: skip
+    return _answered(
+        call, _subagent_stop, {"success": False, "status": "error", "finalized": False}
+    )
 
 
-def _answered(call: Invocation, hook: Callable[[Invocation, Json], Json], failed: Json) -> int:
-    """Read, answer, and tell every failure as a reason."""
+def _answered(call: Invocation, hook: "Hook", answer: Json) -> int:
+    """Read and answer: with what the hook has made of `answer` until it failed, if it did."""
     if os.isatty(0):
         call.screen.warn("reading a JSON object from the terminal; Ctrl-D ends it")
     data = standard_input().read(STDIN_BYTES_MAX + 1)
@@ -49,12 +51,13 @@ def _answered(call: Invocation, hook: Callable[[Invocation, Json], Json], failed
         given = _parsed(data)
         if not isinstance(given, dict):
             raise InputError("stdin must hold a JSON object")
-        answer = hook(call, given)
+        hook(call, given, answer)
     except _NoJsonError:
         say_raw('{"reason": "invalid_json"}\n')
         return 1
     except Exception as error:  # the rim: the caller goes on, whatever it is
-        answer = {**failed, "reason": _reason(error)}
+        is_of_store = told(error) is not None or isinstance(error, OSError)
+        answer["reason"] = "store_unavailable" if is_of_store else "error"
         call.screen.warn(str(error) or type(error).__name__)
     if "should_resume" in answer:
         answer["original_context"] = given
@@ -63,8 +66,8 @@ def _answered(call: Invocation, hook: Callable[[Invocation, Json], Json], failed
     return 0
 
 
-def _reason(error: Exception) -> str:
-    return "store_unavailable" if told(error) or isinstance(error, OSError) else "error"
+Hook = Callable[[Invocation, Json, Json], None]
+"""Is handed what was given, and fills in what there is to say."""
 
 
 class _NoJsonError(Exception):
@@ -82,43 +85,40 @@ def _refuse(name: str) -> object:
     raise ValueError(f"{name} is no number of JSON")
 
 
-def _pre_delegate(call: Invocation, given: Json) -> Json:
+def _pre_delegate(call: Invocation, given: Json, answer: Json) -> None:
     _check(given, agent_name=str, agent_id=str, task_id=str, task_description=str, metadata=dict)
     found = _find(call, given, for_resume=True)
     if not found:
-        return {"should_resume": False, "reason": "no_existing_session"}
+        answer["reason"] = "no_existing_session"
+        return
     session = found["session"]
-    if not found["should_resume"]:
-        return {"should_resume": False, "reason": "session_not_resumable",
-                "agent_id": session["agent_id"]}  # fmt: skip
-    return {
-        "should_resume": True,
-        "reason": "session_resumable",
-        "agent_id": session["agent_id"],
-        "resume_metadata": {
+    answer["should_resume"] = found["should_resume"]
+    answer["reason"] = "session_not_resumable"
+    answer["agent_id"] = session["agent_id"]
+    if found["should_resume"]:
+        answer["reason"] = "session_resumable"
+        answer["resume_metadata"] = {
             "previous_phase": session["phase"],
             "created_at": session["created_at"],
             "last_updated": session["last_updated"],
             "history": session["history"],
             "session_metadata": session["metadata"],
-        },
-    }
+        }
 
 
-def _subagent_stop(call: Invocation, given: Json) -> Json:
+def _subagent_stop(call: Invocation, given: Json, answer: Json) -> None:
     _check(given, agent_id=str, agent_name=str, task_id=str, exit_code=int)
     _check(given, duration_ms=(int, float))
     # The exit code alone decides: what an agent says of failures may be about anything.
-    outcome = "failed" if given.get("exit_code") else "completed"
-    answer = {"success": True, "status": outcome, "finalized": False}
+    answer["status"] = "failed" if given.get("exit_code") else "completed"
     found = _find(call, given, for_resume=False)
     if not found:
-        return {**answer, "reason": "unknown_session"}
-    session = found["session"]
-    answer["session_id"] = session["agent_id"]
+        answer |= {"success": True, "reason": "unknown_session"}
+        return
+    session_id = answer["session_id"] = found["session"]["agent_id"]
     params: Json = {
-        "session_id": session["agent_id"],
-        "outcome": outcome,
+        "session_id": session_id,
+        "outcome": answer["status"],
         "note": _note(given),
         "call_id": os.urandom(16).hex(),
     }
@@ -126,11 +126,12 @@ def _subagent_stop(call: Invocation, given: Json) -> Json:
         with connected(call, is_reading=False, daemon_s=DAEMON_S) as backend:
             backend.object("session:finalize", params)
     except ZonedError as error:
-        # It has ended before, by whomever.
         if error.kind != "CONFLICT":
             raise
-        return {**answer, "reason": "already_final"}
-    return {**answer, "finalized": True}
+        # It has ended before, by whomever.
+        answer |= {"success": True, "reason": "already_final"}
+    else:
+        answer |= {"success": True, "finalized": True}
 
 
 def _find(call: Invocation, given: Json, *, for_resume: bool) -> Json:
@@ -173,7 +174,6 @@ def _check(given: Mapping[str, Any], **kinds: type | tuple[type, ...]) -> None:
             raise InputError(f"{name} is out of bounds")
 
 
-NUMBER_MAX = 1 << 62
 _NAMES: Mapping[type | tuple[type, ...], str] = {
     str: "a text", int: "a whole number", dict: "an object", (int, float): "a number",
 }  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from srv.cli.backend import Backend, Json, connected, is_empty
 from srv.cli.options import Invocation, UsageError
 from srv.cli.screen import Screen, harmless, say_raw
-from srv.errors import ZonedError
+from srv.errors import ZonedError, told
 from srv.sessions import check_id, new_id, object_of
 
 EXIT_NOT = 1
@@ -39,10 +39,13 @@ def update(call: Invocation) -> int:
     try:
         if "metadata" in params:
             object_of(params["metadata"])
+        _refuse_unknown(call, session_id)
         with connected(call, is_reading=False) as backend:
             done = backend.object("session:update", params)
-    except ZonedError as error:
-        say_raw(f"Failed to update session: {harmless(f'{session_id}: {error}')}\n")
+    except Exception as error:
+        if (known := told(error)) is None:
+            raise
+        say_raw(f"Failed to update session: {harmless(f'{session_id}: {known}')}\n")
         return EXIT_NOT
     return _answer(call, done, f"Updated session: {session_id}")
 
@@ -55,9 +58,11 @@ def should_resume(call: Invocation) -> int:
         if not is_empty(call):
             with connected(call, is_reading=True) as backend:
                 done = backend.object("session:should_resume", {"session_id": session_id})
-    except ZonedError as error:
-        call.screen.warn(str(error))
-        done = {"should_resume": False, "reason": error.message}
+    except Exception as error:
+        if (known := told(error)) is None:
+            raise
+        call.screen.warn(str(known))
+        done = {"should_resume": False, "reason": known.message}
     is_so = done["should_resume"]
     _answer(call, {"agent_id": session_id, **done}, f"Should resume {session_id}: {is_so}")
     return 0 if is_so else EXIT_NOT
@@ -66,8 +71,7 @@ def should_resume(call: Invocation) -> int:
 def get(call: Invocation) -> int:
     """`zoned session get <id>`. JSON, with and without --json."""
     session_id = _id(call)
-    if is_empty(call):
-        raise ZonedError("NOT_FOUND", f"there is no session {session_id[:300]!a}")
+    _refuse_unknown(call, session_id)
     with connected(call, is_reading=True) as backend:
         call.screen.json(backend.object("session:get", {"session_id": session_id}))
     return 0
@@ -98,6 +102,7 @@ def finalize(call: Invocation) -> int:
         told = f"the outcome must be {' or '.join(OUTCOMES)}, not {outcome[:60]!a}"
         raise UsageError(told, call.verb)
     params: Json = {"session_id": session_id, "outcome": outcome, "call_id": _new_call()}
+    _refuse_unknown(call, session_id)
     with connected(call, is_reading=False) as backend:
         done = backend.object("session:finalize", {**params, **_given(call, summary="summary")})
     return _answer(call, done, f"Finalized session: {session_id}")
@@ -177,6 +182,12 @@ def _answer(call: Invocation, done: Json, line: str) -> int:
     else:
         call.screen.line(line)
     return 0
+
+
+def _refuse_unknown(call: Invocation, session_id: str) -> None:
+    """Where there is no store no session is known, and none is made by asking."""
+    if is_empty(call):
+        raise ZonedError("NOT_FOUND", f"there is no session {session_id[:300]!a}")
 
 
 def _id(call: Invocation) -> str:
