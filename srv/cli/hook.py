@@ -87,7 +87,7 @@ def _refuse(name: str) -> object:
 
 def _pre_delegate(call: Invocation, given: Json, answer: Json) -> None:
     _check(given, agent_name=str, agent_id=str, task_id=str, task_description=str, metadata=dict)
-    found = _find(call, given, for_resume=True)
+    found = _find(call, _wanted(given), for_resume=True)
     if not found:
         answer["reason"] = "no_existing_session"
         return
@@ -109,9 +109,10 @@ def _pre_delegate(call: Invocation, given: Json, answer: Json) -> None:
 def _subagent_stop(call: Invocation, given: Json, answer: Json) -> None:
     _check(given, agent_id=str, agent_name=str, task_id=str, exit_code=int)
     _check(given, duration_ms=(int, float))
+    wanted = _wanted(given)
     # The exit code alone decides: what an agent says of failures may be about anything.
     answer["status"] = "failed" if given.get("exit_code") else "completed"
-    found = _find(call, given, for_resume=False)
+    found = _find(call, wanted, for_resume=False)
     if not found:
         answer |= {"success": True, "reason": "unknown_session"}
         return
@@ -134,14 +135,22 @@ def _subagent_stop(call: Invocation, given: Json, answer: Json) -> None:
         answer |= {"success": True, "finalized": True}
 
 
-def _find(call: Invocation, given: Json, *, for_resume: bool) -> Json:
-    """The session that is meant, if there is one."""
+def _wanted(given: Json) -> Json:
+    """What tells which session is meant."""
     named = {"session_id": "agent_id", "agent_name": "agent_name", "task_id": "task_id"}
-    params: Json = {name: given[key] for name, key in named.items() if given.get(key)}
-    if not params or is_empty(call):
+    found: Json = {name: given[key] for name, key in named.items() if given.get(key)}
+    for name, value in found.items():
+        if not _is_text(value):
+            raise InputError(f"{named[name]} is not valid text")
+    return found
+
+
+def _find(call: Invocation, wanted: Json, *, for_resume: bool) -> Json:
+    """The session that is meant, if there is one."""
+    if not wanted or is_empty(call):
         return {}
     with connected(call, is_reading=True, daemon_s=DAEMON_S) as backend:
-        return backend.object("session:find", {**params, "for_resume": for_resume})
+        return backend.object("session:find", {**wanted, "for_resume": for_resume})
 
 
 def _note(given: Json) -> Json:
@@ -168,8 +177,6 @@ def _check(given: Mapping[str, Any], **kinds: type | tuple[type, ...]) -> None:
             continue
         if not isinstance(value, kind) or isinstance(value, bool):
             raise InputError(f"{name} must be {_NAMES[kind]}")
-        if isinstance(value, str) and not _is_text(value):
-            raise InputError(f"{name} is not valid text")
         if isinstance(value, int | float) and not abs(value) < NUMBER_MAX:
             raise InputError(f"{name} is out of bounds")
 
