@@ -21,6 +21,7 @@ import uvloop
 
 from bench import (
     follow,
+    hooks,
     migrations,
     replay,
     report,
@@ -76,6 +77,7 @@ BENCHMARKS = {
     "rpc_memory": Benchmark(rpc.rpc_memory, uses_uvloop=False),
     "serve_ready": Benchmark(rpc.serve_ready, uses_uvloop=False),
     "cli_start": Benchmark(rpc.cli_start, uses_uvloop=False),
+    "hooks": Benchmark(hooks.hooks, uses_uvloop=False),
     "replay_fold": Benchmark(replay.replay_fold),
     "replay_scan": Benchmark(replay.replay_scan),
     "replay_memory": Benchmark(replay.replay_memory),

@@ -186,10 +186,10 @@ async def cli_start(context: Context) -> list[Row]:
     command = [sys.executable, "-m", "srv.cli.main", "agents", "--data-dir", str(folder)]
 
     async def ours() -> float:
-        return _run_ms(command)
+        return run_ms(command)
 
     async def baseline() -> float:
-        return _run_ms([sys.executable, "-c", "pass"])
+        return run_ms([sys.executable, "-c", "pass"])
 
     alone = await in_turn(ours, baseline, context.rounds)
     with daemon(folder):
@@ -200,12 +200,13 @@ async def cli_start(context: Context) -> list[Row]:
     ]
 
 
-def _run_ms(command: list[str]) -> float:
+def run_ms(command: list[str], given: bytes = b"") -> float:
+    """How long a command takes from its start to its end, with this on stdin."""
     # With its bytecode at hand, as where it is installed; the first run, which is not counted,
     # makes it.
     environ = {name: value for name, value in os.environ.items() if name != NO_BYTECODE}
     started = time.perf_counter()
-    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environ)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, env=environ, input=given)
     return (time.perf_counter() - started) * 1000
 
 

@@ -1,5 +1,6 @@
 """Transcripts: exporting and checking rows, against parsing the same rows."""
 
+import asyncio
 import random
 import time
 from collections.abc import Callable
@@ -7,10 +8,14 @@ from statistics import median
 
 import orjson
 
-from bench.measure import Context, Row, compare, in_turn
+from bench.measure import Context, Measure, Row, compare, in_turn
+from filestore import FileStore
+from filestore.records.transcripts import Transcripts
 from filestore.transcript import Row as Message
 from filestore.transcript import Transcript, check_row, export
 
+TOGETHER = 200
+"""So many rows are appended at a time."""
 WORDS = ("agent", "reads", "file", "and", "finds:", "a `typo`,", "not", "serious\n", "fixed.")
 
 
@@ -19,12 +24,36 @@ async def transcript_export(context: Context) -> list[Row]:
     rows = _rows(context.pick(300, 10_000, 10_000))
     lines = [orjson.dumps(row) for row in rows]
     transcript = Transcript("s-1", "coder", "A title", "", "", None, rows)
+    stored = await _stored(context, lines, rows)
     return [
+        stored,
         await _against_parsing("transcript_export", context, lines, lambda: export(transcript)),
         await _against_parsing(
             "transcript_check", context, lines, lambda: [check_row(row, "s-1") for row in rows]
         ),
     ]
+
+
+async def _stored(context: Context, lines: list[bytes], rows: list[Message]) -> Row:
+    """All that `zoned session export` does: the rows read from a store, checked, exported."""
+    folder = context.fresh("export")
+    async with await FileStore.open(folder) as store:
+        transcripts = Transcripts(store, turns_max=len(rows))
+        start = {"agentSlug": "coder", "context": {"workingDir": "/", "fsScopeTier": "x"}}
+        await transcripts.start("s-1", start)
+        for at in range(0, len(rows), TOGETHER):
+            await asyncio.gather(
+                *(transcripts.append("s-1", row) for row in rows[at : at + TOGETHER])
+            )
+
+        async def ours() -> float:
+            started = time.perf_counter()
+            await transcripts.export("s-1")
+            return (time.perf_counter() - started) * 1e3
+
+        row = await _compared("session_export", context, lines, ours)
+    context.drop(folder)
+    return row
 
 
 async def _against_parsing(
@@ -33,6 +62,10 @@ async def _against_parsing(
     async def ours() -> float:
         return _timed(action)
 
+    return await _compared(name, context, lines, ours)
+
+
+async def _compared(name: str, context: Context, lines: list[bytes], ours: Measure) -> Row:
     async def baseline() -> float:
         return _timed(lambda: [orjson.loads(line) for line in lines])
 

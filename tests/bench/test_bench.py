@@ -38,10 +38,20 @@ ROWS = {
     "rpc_memory": ["rpc_memory"],
     "serve_ready": ["serve_ready"],
     "cli_start": ["cli_agents", "cli_agents_daemon"],
+    "hooks": [
+        f"{name}{by}"
+        for by in ("", "_daemon")
+        for name in (
+            "hook_pre_delegate",
+            "hook_subagent_stop",
+            "session_should_resume",
+            "session_update",
+        )
+    ],
     "replay_fold": [f"replay_{provider}" for provider in PROVIDERS],
     "replay_scan": ["replay_scan", "replay_scan_speed", "replay_scan_plain"],
     "replay_memory": ["replay_memory"],
-    "transcript_export": ["transcript_export", "transcript_check"],
+    "transcript_export": ["session_export", "transcript_export", "transcript_check"],
     "follow_latency": ["follow_latency"],
 }
 """Which rows each benchmark prints."""
@@ -50,6 +60,7 @@ SHOWN_ONLY = {
     "write_amplification_paced",
     "copy_zone_raw",
     "rpc_append_1",
+    "session_export",
     "transcript_export",
     "transcript_check",
 }
