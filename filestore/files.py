@@ -30,7 +30,8 @@ from filestore.errors import (
 
 LOCK_NAME = "zoned.lock"
 HOLDER_BYTES_MAX = 8192
-LOCK_POLL_S = 0.02
+LOCK_POLL_S = 0.04
+LOCK_POLL_S_MIN = 0.004
 FILE_MODE = 0o600
 SPACE_BYTES_MIN = 256 << 10
 DISK_FULL = "the disk is full"
@@ -70,7 +71,7 @@ class FolderLock:
         A command is waited for up to `wait_ms`, a daemon not at all: it will not go soon.
         """
         path = folder / LOCK_NAME
-        deadline = time.monotonic() + wait_ms / 1000
+        started = time.monotonic()
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -83,9 +84,12 @@ class FolderLock:
                 holder = read_holder(folder)
                 # What a daemon that has died wrote may stand there until the next one writes.
                 is_daemon = holder.kind == "daemon" and _is_alive(holder.pid)
-                if is_daemon or time.monotonic() >= deadline:
+                waited_s = time.monotonic() - started
+                if is_daemon or waited_s >= wait_ms / 1000:
                     raise _locked(folder, holder) from None
-                await asyncio.sleep(LOCK_POLL_S)
+                # Who has waited longer looks more often: else, where many wait, it is a lottery
+                # that some lose for as long as they are willing to wait.
+                await asyncio.sleep(max(LOCK_POLL_S_MIN, LOCK_POLL_S / (1 + waited_s)))
                 continue
             lock = cls(descriptor)
             # Someone may have removed the file between open and lock: then the lock guards nothing.

@@ -21,6 +21,8 @@ from srv.errors import ZonedError
 PATIENCE_S = 15.0
 """How long a call is repeated before its failure is told."""
 PAUSE_S = 0.05
+HURRIED_LOCK_WAIT_MS = 10_000
+"""How long who gives a daemon little time waits for other commands."""
 GONE_MAX = 5
 """So often may the daemon hang up on one call: it may be the call that it does not bear."""
 
@@ -118,11 +120,12 @@ class Backend:
                 if error.data.get("daemon") != "absent":
                     raise
                 # It died without cleaning up, or is ending: the lock will tell.
-        from srv.cli.local import LocalStore
+        from srv.cli.local import LOCK_WAIT_MS, LocalStore
 
         can_look = self._is_reading and os.path.exists(data_dir / folder.DATABASE_NAME)
         self._is_local = True
-        return LocalStore(self.config, self._screen, is_read_only=can_look)
+        wait_ms = HURRIED_LOCK_WAIT_MS if self._daemon_s else LOCK_WAIT_MS
+        return LocalStore(self.config, self._screen, is_read_only=can_look, lock_wait_ms=wait_ms)
 
     def _pause_s(self, error: ZonedError) -> float | None:
         """How long to wait before the call is repeated; None: it is not."""

@@ -15,26 +15,36 @@ from srv.cli.progress import Bar
 from srv.cli.screen import Screen
 from srv.config import Config
 from srv.errors import ZonedError, told
+from srv.rpc.method import Method
 from srv.rpc.params import check
 from srv.rpc.service import Service, store_limits
-from srv.rpc.table import all_methods
+from srv.rpc.table import find_method
 from srv.upgrade import upgrade
 
-LOCK_WAIT_MS = 10_000
-"""How long to wait for another command; a daemon is not waited for, but asked."""
+LOCK_WAIT_MS = 60_000
+"""How long to wait for other commands, many of them perhaps; a daemon is not waited for, but asked.
+"""
 
 
 class LocalStore:
     """An open store behind the methods. Serves as the `Caller` of its calls."""
 
-    def __init__(self, config: Config, screen: Screen, *, is_read_only: bool) -> None:
+    def __init__(
+        self,
+        config: Config,
+        screen: Screen,
+        *,
+        is_read_only: bool,
+        lock_wait_ms: int = LOCK_WAIT_MS,
+    ) -> None:
         # What the store has to say to an operator is for the daemon's log.
         logging.getLogger().addHandler(logging.NullHandler())
         self.service: Service
-        self._methods = all_methods(config)
+        self._config = config
+        self._methods: dict[str, Method] = {}
         self._runner = asyncio.Runner()
         try:
-            self._runner.run(self._open(config, screen, is_read_only))
+            self._runner.run(self._open(config, screen, is_read_only, lock_wait_ms))
         except BaseException as error:
             self._runner.close()
             if isinstance(error, StoreError):
@@ -42,13 +52,15 @@ class LocalStore:
             raise
         self._is_open = True
 
-    async def _open(self, config: Config, screen: Screen, is_read_only: bool) -> None:
+    async def _open(
+        self, config: Config, screen: Screen, is_read_only: bool, lock_wait_ms: int
+    ) -> None:
         store = await FileStore.open(
             config.data_dir,
             sync=config.sync,
             read_only=is_read_only,
             kind="command",
-            lock_wait_ms=LOCK_WAIT_MS,
+            lock_wait_ms=lock_wait_ms,
             limits=store_limits(config),
             upgrade=upgrade if config.migrate else None,
         )
@@ -72,7 +84,9 @@ class LocalStore:
         return answer
 
     async def _call(self, name: str, params: Mapping[str, object]) -> object:
-        method = self._methods[name]
+        method = self._methods.get(name)
+        if method is None:
+            method = self._methods[name] = find_method(self._config, name)
         result = method.run(self, **check(params, method.spec))
         if method.lane != "now":
             result = await cast("Awaitable[object]", result)

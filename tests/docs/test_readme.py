@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from srv.cli.verbs import VERBS
 from tests.cli.tools import left_on_terminal, on_terminal
 from tests.support.processes import COMMAND, END_S_MAX, ROOT, environment, first_line, running
 
@@ -49,7 +50,8 @@ def test_commands_in_documents_are_the_ones_tested_here() -> None:
     """A new command in a document needs a test; this list is where it is missed."""
     others = [path for path in DOCUMENTS if path != OPERATIONS]
     shown = {command for path in others for command in commands(path.read_text("utf-8"))}
-    assert shown - {step.command for step in tour()} == {"make run", "make test"}
+    tested = {step.command for title in TOURS for step in tour(title)}
+    assert shown - tested == {"make run", "make test"}
 
 
 class Step(NamedTuple):
@@ -59,8 +61,11 @@ class Step(NamedTuple):
     shown: str
 
 
-def tour() -> list[Step]:
-    section = README.partition("## A two-minute tour")[2].partition("\n## ")[0]
+TOURS = ("A two-minute tour", "Sessions by command, and hooks")
+
+
+def tour(title: str) -> list[Step]:
+    section = README.partition(f"## {title}\n")[2].partition("\n## ")[0]
     text = "".join(blocks(section, "console"))
     found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
     return [Step(command, shown) for command, shown in found]
@@ -71,6 +76,7 @@ _CHANGING = {
     r"\S+/tour\b": "FOLDER",
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}": "UUID",
     r"\(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)": "(DATE)",
+    r"\b\d{4}-\d\d-\d\dT[0-9:.]+Z": "TIME",
     r"\b(just now|\d+ (s|min) ago)\b": "AGO",
     r"\b(pid|up for|version|on disk) .*": r"\1",
     r"version \d+": "version N",
@@ -97,13 +103,14 @@ def settings(tmp_path: Path) -> dict[str, str]:
             "NO_COLOR": "1"}  # fmt: skip
 
 
+@pytest.mark.parametrize("title", TOURS)
 def test_tour_in_readme_shows_what_its_commands_answer(
-    tmp_path: Path, settings: dict[str, str]
+    tmp_path: Path, settings: dict[str, str], title: str
 ) -> None:
     """Each on a terminal, in order; zones of archives are those of this run."""
     zones: dict[str, str] = {}
     with contextlib.ExitStack() as daemons:
-        for command, shown in tour():
+        for command, shown in tour(title):
             for theirs, ours in zones.items():
                 command = command.replace(theirs, ours)
             if command.startswith("export "):
@@ -126,6 +133,14 @@ def test_tour_in_readme_shows_what_its_commands_answer(
             for theirs, ours in zones.items():
                 answer = answer.replace(ours, theirs)
             assert settled(answer) == settled(shown), command
+
+
+def test_hooks_in_readme_are_commands() -> None:
+    found = json.loads(blocks(README.partition(f"## {TOURS[1]}")[2], "json")[0])
+    assert {f"zoned hook {name}": command for name, command in found.items()} == {
+        command: command for command in found.values()
+    }
+    assert {command.removeprefix("zoned ") for command in found.values()} <= VERBS.keys()
 
 
 @pytest.mark.skipif(
