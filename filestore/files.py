@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -30,8 +31,8 @@ from filestore.errors import (
 
 LOCK_NAME = "zoned.lock"
 HOLDER_BYTES_MAX = 8192
-LOCK_POLL_S = 0.04
-LOCK_POLL_S_MIN = 0.004
+LOCK_LOOK_S = 0.25
+"""How often who waits for the lock looks whether a daemon has it now."""
 FILE_MODE = 0o600
 SPACE_BYTES_MIN = 256 << 10
 DISK_FULL = "the disk is full"
@@ -71,26 +72,14 @@ class FolderLock:
         A command is waited for up to `wait_ms`, a daemon not at all: it will not go soon.
         """
         path = folder / LOCK_NAME
-        started = time.monotonic()
+        deadline = time.monotonic() + wait_ms / 1000
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, FILE_MODE)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
                 raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                holder = read_holder(folder)
-                # What a daemon that has died wrote may stand there until the next one writes.
-                is_daemon = holder.kind == "daemon" and _is_alive(holder.pid)
-                waited_s = time.monotonic() - started
-                if is_daemon or waited_s >= wait_ms / 1000:
-                    raise _locked(folder, holder) from None
-                # Who has waited longer looks more often: else, where many wait, it is a lottery
-                # that some lose for as long as they are willing to wait.
-                await asyncio.sleep(max(LOCK_POLL_S_MIN, LOCK_POLL_S / (1 + waited_s)))
-                continue
+            if not _try_lock(descriptor) and not await _wait_for_lock(descriptor, folder, deadline):
+                raise _locked(folder, read_holder(folder))
             lock = cls(descriptor)
             # Someone may have removed the file between open and lock: then the lock guards nothing.
             if _is_same_file(descriptor, path):
@@ -111,6 +100,77 @@ class FolderLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+async def _wait_for_lock(descriptor: int, folder: Path, deadline: float) -> bool:
+    """Wait in the kernel's queue: where many want the lock, who tries now and then may never meet
+    the moment. False, and the file is closed, when it is too late, or a daemon has it.
+    """
+    waiting: _LockQueue | None = None
+    try:
+        while waiting is None or not waiting.is_taken:
+            holder = read_holder(folder)
+            # What a daemon that has died wrote may stand there until the next one writes.
+            is_daemon = holder.kind == "daemon" and _is_alive(holder.pid)
+            left_s = deadline - time.monotonic()
+            if is_daemon or left_s <= 0:
+                if waiting is None:
+                    os.close(descriptor)
+                return False
+            waiting = waiting or _LockQueue(descriptor)
+            await waiting.sleep(min(left_s, LOCK_LOOK_S))
+        waiting = None
+        return True
+    finally:
+        if waiting is not None:
+            waiting.leave()
+
+
+class _LockQueue:
+    """A thread that waits for a lock. It cannot be called back from there: who leaves before has
+    it give the lock up as soon as it comes.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._mutex = threading.Lock()
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._is_left = False
+        self.is_taken = False
+        # Not one of a pool, which would be waited for at the end of the process.
+        threading.Thread(target=self._wait, name="zoned-lock", daemon=True).start()
+
+    async def sleep(self, seconds: float) -> None:
+        """Until the lock is taken, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._woken.wait(), seconds)
+
+    def leave(self) -> None:
+        """Wait no more, and close the file; the lock goes with it, now or when it comes."""
+        with self._mutex:
+            self._is_left = True
+            if self.is_taken:
+                os.close(self._descriptor)
+
+    def _wait(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        with self._mutex:
+            if self._is_left:
+                os.close(self._descriptor)
+                return
+            self.is_taken = True
+        # An event loop that has ended waits for nothing; its process is about to end.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._woken.set)
 
 
 def read_holder(folder: Path) -> Holder:

@@ -7,7 +7,7 @@ store is open. Holds the folder's lock meanwhile, unless it only looks.
 import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from filestore import FileStore, LockedError, StoreError
 from filestore.sessions import Sessions
@@ -15,11 +15,13 @@ from srv.cli.progress import Bar
 from srv.cli.screen import Screen
 from srv.config import Config
 from srv.errors import ZonedError, told
-from srv.rpc.method import Method
 from srv.rpc.params import check
 from srv.rpc.service import Service, store_limits
 from srv.rpc.table import find_method
 from srv.upgrade import upgrade
+
+if TYPE_CHECKING:
+    from srv.rpc.method import Method
 
 LOCK_WAIT_MS = 60_000
 """How long to wait for other commands, many of them perhaps; a daemon is not waited for, but asked.

@@ -21,4 +21,5 @@ def run(folder: str, session_id: str, lane: str, count: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.stderr.write(f"{run(*sys.argv[1:4], int(sys.argv[4]))}\n")
+    folder, session_id, lane, count = sys.argv[1:]
+    sys.stderr.write(f"{run(folder, session_id, lane, int(count))}\n")

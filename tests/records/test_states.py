@@ -75,6 +75,7 @@ def test_rule_is_that_of_the_spec(phase: Any, age_ms: int, errors: int) -> None:
     assert (why_not_resume(told, NOW) == "") == wanted
 
 
+ENDS: dict[str, str] = dict(STATUS_OF.items())
 STEPS = st.lists(
     st.sampled_from(OPEN_PHASES).map(lambda each: ("phase", each))
     | st.sampled_from(OUTCOMES).map(lambda each: ("end", each))
@@ -91,9 +92,12 @@ def test_changes_of_phase_are_those_of_the_fold(steps: list[tuple[str, str]]) ->
     row = opened(1, records[0])
     wanted = []
     for seq, (kind, to) in enumerate(steps, 1):
-        body: dict[str, Any] = {"open": {"reason": "restored"}, "phase": {"from": row.phase,
-                "to": to}, "end": {"phase": to, "status": STATUS_OF.get(to)}}[kind]  # fmt: skip
-        records.append(Record(seq, seq * 10, kind, body))  # type: ignore[arg-type]  # one of the three
+        bodies: dict[str, dict[str, Any]] = {
+            "open": {"reason": "restored"},
+            "phase": {"from": row.phase, "to": to},
+            "end": {"phase": to, "status": ENDS.get(to)},
+        }
+        records.append(Record(seq, seq * 10, kind, bodies[kind]))  # type: ignore[arg-type]  # one of the three
         after = fold(row, records[-1])
         if after.phase != row.phase:
             wanted.append((row.phase, after.phase, seq * 10))
