@@ -22,6 +22,7 @@ import uvloop
 from bench import (
     follow,
     hooks,
+    mcp,
     migrations,
     replay,
     report,
@@ -82,6 +83,7 @@ BENCHMARKS = {
     "replay_scan": Benchmark(replay.replay_scan),
     "replay_memory": Benchmark(replay.replay_memory),
     "transcript_export": Benchmark(transcripts.transcript_export),
+    "mcp_calls": Benchmark(mcp.mcp_calls, uses_uvloop=False),
     "follow_latency": Benchmark(follow.follow_latency, uses_uvloop=False),
 }
 

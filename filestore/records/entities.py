@@ -88,57 +88,71 @@ def _within_bounds(newest: deque[Record]) -> list[dict[str, Any]]:
 
 
 async def _derived(tx: ReadTx, row: JournalRow, depth: Depth) -> dict[str, Any]:
-    found: deque[Record] = deque()
+    actions = Actions()
+    looked_at = 0
     async for record in records_of(tx, row, "message", is_latest_first=True):
-        found.appendleft(record)
-        if len(found) == depth.messages:
+        actions.before(record)
+        looked_at += 1
+        if looked_at == depth.messages or actions.size > BODIES_BYTES_MAX:
             break
-    snapshot: dict[str, Any] = {"session_id": row.session_id, "actions": derive_actions(found)}
-    checkpoints = [
-        checkpoint_of(record) async for record in records_of(tx, row, "checkpoint")
-    ][-depth.messages :]  # fmt: skip
+    checkpoints: deque[dict[str, Any]] = deque(maxlen=depth.observations)
+    async for record in records_of(tx, row, "checkpoint"):
+        checkpoints.append(checkpoint_of(record))
+    snapshot: dict[str, Any] = {"session_id": row.session_id, "actions": actions.in_order()}
     if checkpoints:
-        snapshot["checkpoints"] = checkpoints
+        snapshot["checkpoints"] = list(checkpoints)
     snapshot["started_at"] = iso(row.started_ms)
     if row.ended_ms is not None:
         snapshot["ended_at"] = iso(row.ended_ms)
     return snapshot
 
 
-def derive_actions(messages: deque[Record]) -> list[dict[str, Any]]:
-    """What tools did, by messages of a session: those of its runner, and rows of a transcript."""
-    actions: list[dict[str, Any]] = []
-    calls: dict[str, dict[str, Any]] = {}
-    for record in messages:
-        content = record.body.get("content")
+class Actions:
+    """What tools did, by the messages of a session: those of its runner, and rows of a transcript.
+    They are told from the last one on, so that the newest are there when it is enough.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        """About how many bytes all of it takes."""
+        self._latest_first: list[dict[str, Any]] = []
+        self._results: dict[str, dict[str, Any]] = {}
+
+    def in_order(self) -> list[dict[str, Any]]:
+        """The actions of the messages so far."""
+        return self._latest_first[::-1]
+
+    def before(self, record: Record) -> None:
+        """Take in a message that came before all others."""
+        content, at = record.body.get("content"), iso(record.at_ms)
         if isinstance(content, dict) and content.get("type") == "tool":
-            actions.append(_action_of_tool(content, iso(record.at_ms)))
+            name = content.get("tool")
+            shown = name if isinstance(name, str) and name else "tool"
+            self._add(shown, content.get("args"), {"result": content.get("result")}, at)
         elif isinstance(content, list):
-            at = record.body.get("timestamp", iso(record.at_ms))
-            for part in content:
-                if part["type"] == "tool_call":
-                    calls[part["id"]] = _action(part["name"], part["args"], None, at)
-                    actions.append(calls[part["id"]])
-                elif part["type"] == "tool_result" and part["toolCallId"] in calls:
-                    _settle(calls[part["toolCallId"]], part)
-    return actions
+            for part in reversed(content):
+                self._part(part, record.body.get("timestamp", at))
 
+    def _part(self, part: dict[str, Any], at: str) -> None:
+        if part["type"] == "tool_result":
+            told = {"result": _text(part["result"]), "isError": bool(part.get("isError"))}
+            self._results[part["toolCallId"]] = told
+        elif part["type"] == "tool_call":
+            self._add(part["name"], part["args"], self._results.pop(part["id"], {}), at)
 
-def _action_of_tool(content: dict[str, Any], at: str) -> dict[str, Any]:
-    name = content.get("tool")
-    shown = name if isinstance(name, str) and name else "tool"
-    return _action(shown, content.get("args"), content.get("result"), at)
-
-
-def _action(name: str, args: object, result: object, at: str) -> dict[str, Any]:
-    details = {} if args is None else {"args": args}
-    return {"type": name, "result": _text(result), "details": details, "timestamp": at}
-
-
-def _settle(action: dict[str, Any], part: dict[str, Any]) -> None:
-    action["result"] = _text(part["result"])
-    if part.get("isError"):
-        action["details"]["is_error"] = True
+    def _add(self, name: str, args: object, result: dict[str, Any], at: str) -> None:
+        details: dict[str, Any] = {} if args is None else {"args": args}
+        if result.get("isError"):
+            details["is_error"] = True
+        self.size += len(json.dumps(details))
+        self._latest_first.append(
+            {
+                "type": name,
+                "result": _text(result.get("result")),
+                "details": details,
+                "timestamp": at,
+            }
+        )
 
 
 def _text(result: object) -> str:

@@ -23,6 +23,7 @@ from filestore.records.records import definition_of
 from filestore.records.slices import Said, newest
 from filestore.records.submission import body_of, check_submission
 from filestore.records.timeline import (
+    EVENTS_BYTES_MAX,
     EVENTS_MAX,
     SESSIONS_MAX,
     TimedEvent,
@@ -130,9 +131,12 @@ class Observations:
         if window.first_ms > window.last_ms or not is_text(ref):
             return []
         found: list[TimedEvent] = []
+        left = EVENTS_BYTES_MAX
         for row in await self._store.view(lambda tx: _meant(tx.rows, ref)):
             # One after another: no long list shall pin the database.
-            found += await self._events(row, window)
+            events, size = await self._events(row, window, left)
+            found += events
+            left -= size
             if len(found) > EVENTS_MAX:
                 raise too_many()
         found.sort(key=lambda each: each[0])
@@ -210,31 +214,39 @@ class Observations:
     def _in_short(self, row: JournalRow) -> Awaitable[dict[str, Any]]:
         return self._store.view(lambda tx: entity(tx.rows, row, SHALLOW))
 
-    def _events(self, row: JournalRow, window: Window) -> Awaitable[list[TimedEvent]]:
-        return self._store.view(lambda tx: events_of(tx.rows, row, window))
+    def _events(
+        self, row: JournalRow, window: Window, bytes_max: int
+    ) -> Awaitable[tuple[list[TimedEvent], int]]:
+        return self._store.view(lambda tx: events_of(tx.rows, row, window, bytes_max))
 
     async def _rows(self, wanted: Wanted) -> list[JournalRow]:
         if not 1 <= wanted.limit <= ROWS_MAX:
             raise InvalidArgumentError(f"limit must be 1 to {ROWS_MAX}, not {wanted.limit}")
-        column = _COLUMNS[wanted.order_by]
-        order: LiteralString = "ASC" if wanted.order == "asc" else "DESC"
-        sql: LiteralString = f"SELECT {rows.COLUMNS} FROM journal j WHERE 1 = 1"
-        params: list[str | int] = []
-        # The plus keeps to the index that is in order: a page is short.
-        if wanted.status is not None:
-            sql += " AND +j.status = ?"
-            params.append(wanted.status)
-        if wanted.agent_name is not None:
-            if not is_text(wanted.agent_name):
-                return []
-            sql += " AND +j.agent_name = ?"
-            params.append(wanted.agent_name)
-        sql += f" ORDER BY {column} {order}, j.id {order} LIMIT ?"
+        if wanted.agent_name is not None and not is_text(wanted.agent_name):
+            return []
+        sql, params = query_of(wanted)
 
         async def unit(tx: ReadTransaction) -> list[JournalRow]:
-            return [rows.unpack(row) for row in await tx.rows.fetch(sql, (*params, wanted.limit))]
+            return [rows.unpack(row) for row in await tx.rows.fetch(sql, params)]
 
         return await self._store.view(unit)
+
+
+def query_of(wanted: Wanted) -> tuple[LiteralString, tuple[str | int, ...]]:
+    """The query of a list: one scan of an index in its order, until the page is full."""
+    column = _COLUMNS[wanted.order_by]
+    order: LiteralString = "ASC" if wanted.order == "asc" else "DESC"
+    sql: LiteralString = f"SELECT {rows.COLUMNS} FROM journal j WHERE 1 = 1"
+    params: list[str | int] = []
+    # The plus keeps to that index.
+    if wanted.status is not None:
+        sql += " AND +j.status = ?"
+        params.append(wanted.status)
+    if wanted.agent_name is not None:
+        sql += " AND +j.agent_name = ?"
+        params.append(wanted.agent_name)
+    sql += f" ORDER BY {column} {order}, j.id {order} LIMIT ?"
+    return sql, (*params, wanted.limit)
 
 
 async def _known(tx: ReadTx, session_id: str) -> JournalRow | None:

@@ -1,6 +1,7 @@
 """Slices of a session's messages: so many characters of text, so that reading the past is cheap."""
 
 import json
+from collections import deque
 from typing import Any, NamedTuple
 
 from filestore.engine.base import ReadTx
@@ -32,12 +33,38 @@ async def newest(
     seen = row if before_seq is None else row._replace(records=min(row.records, before_seq))
     async for record in records_of(tx, seen, "message", is_latest_first=True):
         message = await ending_at(tx, row, record)
-        if message is not None:
-            found.append(_said(message))
-            size += len(found[-1].text)
-        if size > chars_max or len(found) > MESSAGES_MAX:
+        if message is None:
+            continue
+        found.append(_said(message))
+        if size >= chars_max or len(found) > MESSAGES_MAX:
             break
+        size += len(found[-1].text)
     return found[::-1]
+
+
+class Newest:
+    """Of messages in order, the newest that fill a budget, and one more."""
+
+    def __init__(self, chars_max: int) -> None:
+        self._kept: deque[Said] = deque()
+        self._chars_max = chars_max
+        self._size = 0
+
+    @property
+    def found(self) -> list[Said]:
+        """Them, in order."""
+        return list(self._kept)
+
+    def add(self, said: Said) -> None:
+        """The next one."""
+        self._kept.append(said)
+        self._size += len(said.text)
+        # The first one goes if those behind the second one fill the budget.
+        while len(self._kept) > MESSAGES_MAX + 1 or (
+            len(self._kept) > 2
+            and self._size - len(self._kept[0].text) - len(self._kept[1].text) >= self._chars_max
+        ):
+            self._size -= len(self._kept.popleft().text)
 
 
 def cut(found: list[Said], chars_max: int) -> dict[str, Any]:

@@ -6,6 +6,8 @@ Events are made of the records at each question. Sessions begun by any surface h
 import json
 from typing import Any, NamedTuple, TypeVar
 
+from blake3 import blake3
+
 from filestore.engine.base import ReadTx
 from filestore.errors import InvalidArgumentError, TooLargeError
 from filestore.journal.fold import entity_id
@@ -18,6 +20,9 @@ T = TypeVar("T")
 TimedEvent = tuple[int, dict[str, Any]]
 """An event as it is shown, behind its time in ms."""
 EVENTS_MAX = 10_000
+EVENTS_BYTES_MAX = 16 << 20
+EVENT_BYTES = 200
+"""About what each takes besides what is its own."""
 SESSIONS_MAX = 1000
 DAY_MS = 86_400_000
 _KINDS: tuple[RecordKind, ...] = ("open", "phase", "checkpoint", "observation", "end")
@@ -41,21 +46,24 @@ def bound(text: str, *, is_end: bool) -> int:
     return parse(text)
 
 
-async def events_of(tx: ReadTx, row: JournalRow, window: Window) -> list[TimedEvent]:
-    """The events of one session within a window, each with its time in ms; in order."""
-    told = _Told(row, window)
+async def events_of(
+    tx: ReadTx, row: JournalRow, window: Window, bytes_max: int = EVENTS_BYTES_MAX
+) -> tuple[list[TimedEvent], int]:
+    """The events of one session within a window, in order, and about how many bytes they take."""
+    told = _Told(row, window, bytes_max)
     async for record in records_of(tx, row, *_KINDS):
         told.record(record)
     # By time, and what is of one time in the order in which it was told.
-    return sorted(told.all(), key=lambda each: each[0])
+    return sorted(told.all(), key=lambda each: each[0]), told.size
 
 
 def too_many() -> TooLargeError:
     """The error about a timeline that is too long to be told at once."""
     return TooLargeError(
-        f"there are more than {EVENTS_MAX} events", limit=EVENTS_MAX,
+        f"that is more than {EVENTS_MAX} events, or {EVENTS_BYTES_MAX} bytes",
+        limit=EVENTS_MAX,
         hint="ask for fewer with start_date and end_date",
-    )  # fmt: skip
+    )
 
 
 class _Told:
@@ -63,11 +71,13 @@ class _Told:
     and again: what is the same is one event.
     """
 
-    def __init__(self, row: JournalRow, window: Window) -> None:
+    def __init__(self, row: JournalRow, window: Window, bytes_max: int) -> None:
+        self.size = 0
+        self._bytes_max = bytes_max
         self._row = row
         self._window = window
         self._events: list[TimedEvent] = []
-        self._seen: set[str] = set()
+        self._seen: set[bytes] = set()
         self._ended_ms = row.ended_ms
         self._end: Record | None = None
         self._add(row.started_ms, "session_started", {"origin": row.origin})
@@ -118,7 +128,7 @@ class _Told:
                 self._add(_time(body.get("ended_at"), at_ms), "outcome", {"outcome": each})
 
     def _is_new(self, kind: str, what: object) -> bool:
-        key = kind + json.dumps(what, sort_keys=True)
+        key = blake3((kind + json.dumps(what, sort_keys=True)).encode()).digest()
         is_new = key not in self._seen
         self._seen.add(key)
         return is_new
@@ -126,7 +136,8 @@ class _Told:
     def _add(self, at_ms: int, kind: str, more: dict[str, Any]) -> None:
         if not self._window.has(at_ms):
             return
-        if len(self._events) == EVENTS_MAX:
+        self.size += EVENT_BYTES + len(json.dumps(more))
+        if len(self._events) == EVENTS_MAX or self.size > self._bytes_max:
             raise too_many()
         shown = {
             "timestamp": iso(at_ms),

@@ -95,10 +95,12 @@ class Backend:
         """Where a daemon of this folder listens now, or empty."""
         return folder.read_holder(self.config.data_dir).daemon_socket
 
-    def rest(self) -> None:
-        """Nothing to call for a while: let others have the folder, if it is open here."""
-        if self._is_local:
+    def rest(self) -> bool:
+        """Nothing to call for a while: let others have the folder. True if it was open here."""
+        was_open = self._is_local and self._served is not None
+        if was_open:
             self.close()
+        return was_open
 
     def close(self) -> None:
         """End the connection, or close the store. Safe to call twice."""

@@ -11,12 +11,15 @@ import signal
 from srv.cli import folder
 from srv.cli.backend import load_config
 from srv.cli.options import Invocation
+from srv.cli.screen import say
 
 
 def mcp(call: Invocation) -> int:
     """Serve until the input ends, or SIGINT or SIGTERM."""
     config = load_config(call)
     folder.prepare(config.data_dir, call.screen)
+    if os.isatty(0):
+        say("this speaks MCP with a program; Ctrl-C to end it")
     # Taken away from whatever prints: its words would be read as messages.
     stdin, stdout = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -43,7 +46,7 @@ async def _serve(call: Invocation, stdin: int, stdout: int) -> None:
     server = served.server
     try:
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(served.watch.run())
+            watching = group.create_task(served.run())
             async with wire(stdin, stdout, config.message_bytes_max, stop) as (read, write):
                 await server.run(read, write, server.create_initialization_options())
             watching.cancel()

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 PATH = "/mcp"
 BODY_BYTES_MAX = 16 << 20
 """More than a record can have."""
+DROPPED_BYTES_MAX = 32 << 20
+"""So much of a body is read that is too large; after that the client is cut off."""
 SMALL_BYTES_MAX = 64 << 10
 LARGE_MAX = 8
 """Bodies that are not small, at a time; the others wait."""
@@ -48,11 +50,28 @@ class Door:
         self._streams: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
-        """Serve from the first request on, until cancelled."""
-        await self._wanted.wait()
-        async with _manager(self._service) as manager:
-            self._ready.set_result(manager)
-            await asyncio.Event().wait()
+        """Serve from the first request on, until cancelled. If it fails, the daemon does not: who
+        waits hears of it, and the next request begins anew.
+        """
+        while True:
+            await self._wanted.wait()
+            try:
+                async with _manager(self._service) as manager:
+                    self._ready.set_result(manager)
+                    await asyncio.Event().wait()
+            except Exception:  # whatever it is in there, panes are served all the same
+                log.exception("MCP over HTTP has failed")
+            self._wanted.clear()
+            failed, self._ready = self._ready, asyncio.Future()
+            failed.cancel()
+
+    async def _opened(self) -> "StreamableHTTPSessionManager":
+        self._wanted.set()
+        ready = self._ready
+        await asyncio.wait([ready])
+        if ready.cancelled():
+            raise web.HTTPServiceUnavailable
+        return ready.result()
 
     def cut(self) -> None:
         """Let nobody in any more who came by the old token: end what is streamed."""
@@ -61,10 +80,7 @@ class Door:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        if (request.content_length or 0) > BODY_BYTES_MAX:
-            raise web.HTTPRequestEntityTooLarge(BODY_BYTES_MAX, request.content_length or 0)
-        self._wanted.set()
-        manager = await asyncio.shield(self._ready)
+        manager = await self._opened()
         length = request.content_length
         is_small = not request.can_read_body or (length is not None and length <= SMALL_BYTES_MAX)
         task = asyncio.current_task()
@@ -103,15 +119,23 @@ async def _answer(
 
 
 async def _body(request: web.Request) -> bytes:
+    """The body, if it is not too large. One that is a little so is read, and dropped, before that
+    is said: a client that is cut off while it sends hears nothing.
+    """
     found = bytearray()
+    size = 0
     try:
         async with asyncio.timeout(BODY_S_MAX):
             async for part in request.content.iter_any():
-                found += part
-                if len(found) > BODY_BYTES_MAX:
-                    raise web.HTTPRequestEntityTooLarge(BODY_BYTES_MAX, len(found))
+                size += len(part)
+                if size <= BODY_BYTES_MAX:
+                    found += part
+                elif size > DROPPED_BYTES_MAX:
+                    break
     except TimeoutError as error:
         raise web.HTTPRequestTimeout from error
+    if size > BODY_BYTES_MAX:
+        raise web.HTTPRequestEntityTooLarge(BODY_BYTES_MAX, size)
     return bytes(found)
 
 

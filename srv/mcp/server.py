@@ -5,6 +5,7 @@ ours to say. One server serves many connections, of the revisions with sessions 
 without.
 """
 
+import asyncio
 import json
 import logging
 from collections.abc import Iterator, Mapping
@@ -45,8 +46,6 @@ _THEIRS = ("NOT_FOUND", "TOO_LARGE", "LIMIT_REACHED")
 log = logging.getLogger("zoned.mcp")
 Context = Any
 """The library's context of a request; its type parameters say nothing here."""
-Connection = Any
-"""The library's, too: it is not public."""
 
 
 class Served:
@@ -57,8 +56,9 @@ class Served:
         self._bus = InMemorySubscriptionBus()
         self.watch = Watch(calls, self._tell)
         self._listen = ListenHandler(self._bus, max_subscriptions=LISTENERS_MAX)
-        # By session; the sessions of the protocol, by what stands for their connection.
-        self._subscribers: dict[str, dict[int, ServerSession]] = {}
+        self._subscribers: dict[str, set[_Subscriber]] = {}
+        """By session."""
+        self._group: asyncio.TaskGroup
         self.server: Server[Any] = Server(
             "zoned",
             version=version("zoned"),
@@ -78,9 +78,13 @@ class Served:
         # Its default traces every message with a library for that; nobody collects it here.
         self.server.middleware.clear()
 
-    def close(self) -> None:
-        """Tell those who listen that there will be no more."""
-        self._listen.close()
+    async def run(self) -> None:
+        """Tell of changes, until cancelled. To be run beside the transport."""
+        try:
+            async with asyncio.TaskGroup() as self._group:
+                await self.watch.run()
+        finally:
+            self._listen.close()
 
     # -- tools
 
@@ -126,42 +130,51 @@ class Served:
     async def _subscribe(
         self, context: Context, params: types.SubscribeRequestParams
     ) -> types.EmptyResult:
-        connection = _connection(context)
+        subscriber = self._subscriber(context)
         with _as_protocol_errors():
             session_id = resources.session_of(params.uri)
-            if STATE not in connection.state:
-                connection.state[STATE] = {}
-                connection.exit_stack.callback(self._leave, connection)
-            subscribed: dict[str, ServerSession] = connection.state[STATE]
-            if session_id in subscribed:
+            if session_id in subscriber.sessions:
                 return types.EmptyResult()
-            if len(subscribed) >= SUBSCRIPTIONS_MAX:
+            if len(subscriber.sessions) >= SUBSCRIPTIONS_MAX:
                 raise ZonedError("LIMIT_REACHED", f"you have {SUBSCRIPTIONS_MAX} subscriptions")
             # Before it is watched: two that come at the same time are one.
-            subscribed[session_id] = context.session
+            subscriber.sessions.add(session_id)
             try:
                 await self.watch.add(session_id)
             except BaseException:
-                del subscribed[session_id]
+                subscriber.sessions.discard(session_id)
                 raise
-        self._subscribers.setdefault(session_id, {})[id(connection)] = context.session
+        self._subscribers.setdefault(session_id, set()).add(subscriber)
         return types.EmptyResult()
 
     async def _unsubscribe(
         self, context: Context, params: types.UnsubscribeRequestParams
     ) -> types.EmptyResult:
         with _as_protocol_errors():
-            self._drop(resources.session_of(params.uri), _connection(context))
+            self._drop(resources.session_of(params.uri), self._subscriber(context))
         return types.EmptyResult()
 
-    def _leave(self, connection: Connection) -> None:
-        for session_id in list(connection.state[STATE]):
-            self._drop(session_id, connection)
+    def _subscriber(self, context: Context) -> "_Subscriber":
+        """What stands for the connection of a request; made when it first asks."""
+        # The library gives handlers no other way to what lasts as long as their connection.
+        connection = context.session._connection
+        found: _Subscriber | None = connection.state.get(STATE)
+        if found is None:
+            found = connection.state[STATE] = _Subscriber(context.session)
+            task = self._group.create_task(found.run())
+            connection.exit_stack.callback(self._leave, found, task)
+        return found
 
-    def _drop(self, session_id: str, connection: Connection) -> None:
-        of_session = self._subscribers.get(session_id, {})
-        if of_session.pop(id(connection), None) is not None:
-            del connection.state[STATE][session_id]
+    def _leave(self, subscriber: "_Subscriber", task: "asyncio.Task[None]") -> None:
+        task.cancel()
+        for session_id in list(subscriber.sessions):
+            self._drop(session_id, subscriber)
+
+    def _drop(self, session_id: str, subscriber: "_Subscriber") -> None:
+        of_session = self._subscribers.get(session_id, set())
+        if subscriber in of_session:
+            of_session.discard(subscriber)
+            subscriber.sessions.discard(session_id)
             self.watch.drop(session_id)
             if not of_session:
                 del self._subscribers[session_id]
@@ -190,16 +203,36 @@ class Served:
         """A session has changed."""
         uri = resources.uri_of(session_id)
         await self._bus.publish(ResourceUpdated(uri))
-        changed = types.ResourceUpdatedNotification(
-            params=types.ResourceUpdatedNotificationParams(uri=uri)
-        )
-        for session in list(self._subscribers.get(session_id, {}).values()):
-            await session.send_notification(changed)
+        for subscriber in self._subscribers.get(session_id, ()):
+            subscriber.changed(uri)
 
 
-def _connection(context: Context) -> Connection:
-    # The library gives handlers no other way to what lasts as long as their connection.
-    return context.session._connection
+class _Subscriber:
+    """A connection that has subscribed. It is told by a task of its own: one that does not read
+    holds up nobody else, and misses nothing but how often.
+    """
+
+    def __init__(self, session: "ServerSession") -> None:
+        self.sessions: set[str] = set()
+        self._session = session
+        self._changed: dict[str, None] = {}
+        self._any = asyncio.Event()
+
+    def changed(self, uri: str) -> None:
+        """Tell of it, soon."""
+        self._changed[uri] = None
+        self._any.set()
+
+    async def run(self) -> None:
+        """Tell, until cancelled."""
+        while True:
+            await self._any.wait()
+            self._any.clear()
+            told, self._changed = self._changed, {}
+            for uri in told:
+                params = types.ResourceUpdatedNotificationParams(uri=uri)
+                notification = types.ResourceUpdatedNotification(params=params)
+                await self._session.send_notification(notification)
 
 
 # -- what does not depend on the store

@@ -8,7 +8,6 @@ answered first.
 """
 
 import asyncio
-import json
 import os
 import queue
 import threading
@@ -21,6 +20,7 @@ import mcp_types as types
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
+from pydantic_core import from_json
 
 RECEIVE_BYTES = 64 << 10
 PENDING_MAX = 256
@@ -98,27 +98,35 @@ def _parsed(line: bytes | None) -> types.JSONRPCMessage:
     if line is None:
         return _error(types.INVALID_REQUEST, "the message is too large")
     try:
-        value = json.loads(line, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
+        # As over HTTP: numbers of any size, no halves of surrogate pairs.
+        value = from_json(line, allow_inf_nan=False)
+    except ValueError as error:
         return _error(types.PARSE_ERROR, f"not valid JSON: {error}")
     try:
-        return types.jsonrpc_message_adapter.validate_python(value, by_name=False)
+        message = types.jsonrpc_message_adapter.validate_python(value, by_name=False)
     except ValueError:
+        message = None
+    # Whatever has an id wants an answer: one that is no id makes no notification of it.
+    if message is None or ("id" in value and isinstance(message, types.JSONRPCNotification)):
         return _error(types.INVALID_REQUEST, "that is no message of JSON-RPC 2.0")
+    return message
 
 
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _error(code: int, message: str) -> types.JSONRPCError:
-    return types.JSONRPCError(
-        jsonrpc="2.0", id=None, error=types.ErrorData(code=code, message=message)
-    )
+def _error(
+    code: int, message: str, request_id: types.RequestId | None = None
+) -> types.JSONRPCError:
+    error = types.ErrorData(code=code, message=message)
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
 
 
 def _line(message: types.JSONRPCMessage) -> bytes:
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    try:
+        return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+    except ValueError:
+        # Nested deeper than can be written; one answer less is no reason to end.
+        if not isinstance(message, types.JSONRPCResponse):
+            raise
+        return _line(_error(types.INTERNAL_ERROR, "the answer has no JSON form", message.id))
 
 
 class _Pending:

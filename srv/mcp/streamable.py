@@ -28,10 +28,9 @@ async def streamable(service: Service) -> AsyncIterator[StreamableHTTPSessionMan
         max_sessions=service.config.mcp_sessions_max,
     )
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(served.watch.run())
+        watching = group.create_task(served.run())
         try:
             async with manager.run():
                 yield manager
         finally:
-            served.close()
             watching.cancel()

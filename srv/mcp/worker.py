@@ -10,6 +10,7 @@ import asyncio
 import os
 import queue
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,10 @@ from srv.config import Config
 REST_S = 0.5
 """So long is the folder kept open with nothing to do."""
 WAIT_MS = 1000
+HOLD_S = 2.0
+"""So long is it kept open with much to do; a daemon that starts waits for ten."""
+GIVE_S = 0.1
+"""Then others get a moment in which to take it."""
 END_S = 5.0
 """How long to wait at the end for the call that is under way."""
 
@@ -55,12 +60,18 @@ class Worker:
         await asyncio.to_thread(self._thread.join, END_S)
 
     def _run(self) -> None:
+        rested = time.monotonic()
         while True:
             try:
                 job = self._jobs.get(timeout=REST_S)
             except queue.Empty:
                 self._backend.rest()
+                rested = time.monotonic()
                 continue
+            if time.monotonic() - rested > HOLD_S:
+                if self._backend.rest():
+                    time.sleep(GIVE_S)
+                rested = time.monotonic()
             if job is None:
                 self._backend.close()
                 return

@@ -6,7 +6,7 @@ and objects with any number of keys, which come back as they were.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidArgumentError
 from filestore.sessions.names import parse_session
@@ -140,7 +140,7 @@ async def _read(
     session = await observations.short(session_id)
     found = await observations.messages(session_id, before_seq=before, chars_max=chars_max)
     if not session["messages"] and "zone" in session:
-        found = await _of_stream(caller, session["zone"], before)
+        found = await _of_stream(caller, session["zone"], before, chars_max)
     return _content({"session": session} | cut(found, chars_max))
 
 
@@ -173,18 +173,23 @@ def _content(value: object) -> Json:
     return {"content": to_json(value).decode()}
 
 
-async def _of_stream(caller: Caller, zone: str, before: int | None) -> "list[Said]":
-    """A session of a pane as messages: the nodes that its stream shows, numbered."""
-    from filestore.records.slices import said_of_node
+async def _of_stream(caller: Caller, zone: str, before: int | None, chars_max: int) -> "list[Said]":
+    """A session of a pane as messages: the nodes that its stream shows, numbered; the newest ones
+    before a number.
+    """
+    from filestore.records.slices import Newest, said_of_node
 
     place = parse_session(zone)
     assert place is not None, zone
     replays = caller.service.sessions.replays
-    nodes: list[dict[str, Any]] = []
+    newest = Newest(chars_max)
+    seq = 0
     after: int | None = 0
-    while after is not None:
+    while after is not None and (before is None or seq < before):
         page = await replays.read(place[0] if place[1] is None else zone, None, after=after)
-        nodes += page.nodes
+        for node in page.nodes:
+            if before is None or seq < before:
+                newest.add(said_of_node(seq, node))
+            seq += 1
         after = page.next
-    found = [said_of_node(seq, node) for seq, node in enumerate(nodes)]
-    return found if before is None else found[:before]
+    return newest.found

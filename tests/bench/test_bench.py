@@ -52,6 +52,7 @@ ROWS = {
     "replay_scan": ["replay_scan", "replay_scan_speed", "replay_scan_plain"],
     "replay_memory": ["replay_memory"],
     "transcript_export": ["session_export", "transcript_export", "transcript_check"],
+    "mcp_calls": ["mcp_submit", "mcp_query", "mcp_submit_64", "mcp_query_64"],
     "follow_latency": ["follow_latency"],
 }
 """Which rows each benchmark prints."""

@@ -1,0 +1,1 @@
+"""MCP, with real clients of the official library."""
