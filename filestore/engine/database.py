@@ -84,7 +84,12 @@ def _refuse_unless_plain(path: Path) -> None:
     """The file, and what SQLite would put beside it and follows without a look."""
     for suffix in ("", "-wal", "-shm"):
         each = path.with_name(path.name + suffix)
-        if os.path.lexists(each) and not stat.S_ISREG(each.lstat().st_mode):
+        try:
+            mode = each.lstat().st_mode
+        except FileNotFoundError:
+            # Never there, or gone this moment: who closes the database takes its log away.
+            continue
+        if not stat.S_ISREG(mode):
             raise ForeignDatabaseError(f"{str(each)!r} is not a plain file", operation="open")
 
 

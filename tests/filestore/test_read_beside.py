@@ -2,7 +2,9 @@
 is in what it gives, whatever is sealed, forgotten or trimmed meanwhile."""
 
 import asyncio
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -189,3 +191,23 @@ async def test_read_only_store_forgets_what_was_sealed(
         (view,) = engine._views.values()
         held = sum(tail.bytes for tail in view._tails.values())
         assert held <= 4096 + 2 * (limits.log_bytes_soft + 4096)
+
+
+async def test_log_that_goes_while_it_is_looked_at_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who closes the database takes its log away, perhaps at this very moment."""
+    async with await FileStore.open(tmp_path) as store:
+        await store.write("z", "f", b"x")
+    log, look = tmp_path / "zoned.db-wal", Path.lstat
+    log.touch()
+
+    def gone(path: Path) -> os.stat_result:
+        if path == log:
+            log.unlink()
+        return look(path)
+
+    monkeypatch.setattr(Path, "lstat", gone)
+    async with await FileStore.open(tmp_path, read_only=True) as reader:
+        assert await reader.read("z", "f") == b"x"
+    assert not log.exists()
