@@ -1,8 +1,9 @@
 """The settings of daemon and commands: their names, rules and defaults, and where each came from.
 
-Flags win over `ZONED_*` in the environment, which wins over `zoned.toml` in the data folder, which
-wins over the defaults. Every value given is checked, also one that a stronger source overrules: a
-mistake waits for nobody. Unknown names are errors, and each error is one line that says what to do.
+Flags win over `ZONED_*` in the environment, which wins over `AGENT_*` there, which wins over
+`zoned.toml` in the data folder, which wins over the defaults. Every value given is checked, also
+one that a stronger source overrules: a mistake waits for nobody. Unknown names are errors, and each
+error is one line that says what to do.
 
 Nothing here writes, and nothing is kept between calls: `load` is given flags and environment. Every
 command imports this module, so it imports little; what only some need is imported where it is used.
@@ -36,6 +37,8 @@ from srv.settings import (
 FILE_NAME = "zoned.toml"
 FILE_BYTES_MAX = 1 << 20
 SOCKET_NAME = "zoned.sock"
+WORKSPACE_VARIABLE = "AGENT_WORKSPACE_ROOT"
+IDLE_VARIABLE = "AGENT_SESSION_IDLE_TIMEOUT"
 
 
 def _known(kind: Kind, about: str, *choices: str) -> dict[str, Setting]:
@@ -134,6 +137,26 @@ class Config:
             "duration", "an MCP session ends after so long without use", 1, 366 * DAY_S
         ),
     )
+    http_body_bytes_max: int = field(
+        default=8 * MIB, metadata=_number("size", "the body of one HTTP request", KIB, 64 * MIB)
+    )
+    workspace_root: str = field(
+        default="", metadata=_known("place", "the folder of all repos; empty: there are none")
+    )
+    sessions_max: int = field(
+        default=5,
+        metadata=_number("count", "active sessions that have a repo", 1, 1_000_000),
+    )
+    idle_timeout: int = field(
+        default=30 * 60,
+        metadata=_number(
+            "duration", "time after which such a session ends if idle; 0: never", 0, 366 * DAY_S
+        ),
+    )
+    event_heartbeat_s: int = field(
+        default=15,
+        metadata=_number("count", "seconds between signs of life in a stream of events", 1, 3600),
+    )
     backup_every: int = field(
         default=0,
         metadata=_number("duration", "time between backups by the daemon; 0: none", 0, 366 * DAY_S),
@@ -177,6 +200,9 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str]) -> Loaded:
     for name, value in _read_file(file).items():
         values[name] = checked(SETTINGS[name], name, value, str(file), data_dir)
         sources[name] = str(file)
+    for name, (variable, found) in _read_other_environment(environ).items():
+        sources[name] = f"environment {variable}"
+        values[name] = found
     for name, text in _read_environment(environ).items():
         sources[name] = f"environment {_variable(name)}"
         values[name] = checked(SETTINGS[name], name, text, sources[name], None)
@@ -326,6 +352,24 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         names[variable]: environ[variable] for variable in given if variable != "ZONED_DATA_DIR"
     }
+
+
+def _read_other_environment(environ: Mapping[str, str]) -> dict[str, tuple[str, object]]:
+    """The settings in variables that orchestrators set for all their programs, not for us alone:
+    for each the variable and the value, checked. One that is empty counts as not set.
+    """
+    found: dict[str, tuple[str, object]] = {}
+    if root := environ.get(WORKSPACE_VARIABLE):
+        source = f"environment {WORKSPACE_VARIABLE}"
+        place = checked(SETTINGS["workspace_root"], "workspace_root", root, source, None)
+        found["workspace_root"] = WORKSPACE_VARIABLE, place
+    if minutes := environ.get(IDLE_VARIABLE):
+        rule = Setting("count", "", 0, SETTINGS["idle_timeout"].most // 60)
+        name = "idle_timeout in minutes"
+        count = checked(rule, name, minutes, f"environment {IDLE_VARIABLE}", None)
+        assert isinstance(count, int)
+        found["idle_timeout"] = IDLE_VARIABLE, count * 60
+    return found
 
 
 def _variable(name: str) -> str:

@@ -34,6 +34,7 @@ from srv.http.app import log as http_log
 from srv.http.app import make_app
 from srv.http.front import Doors, Front
 from srv.http.mcp import Door
+from srv.idle import end_idle, tell_interrupted
 from srv.notify import READY, STOPPING, notify
 from srv.rpc.connection import Shared
 from srv.rpc.service import Service, store_limits
@@ -101,6 +102,7 @@ async def run(
             service = Service(
                 store, sessions, config, url=ready.url, drops=drops, progress=ProgressLog()
             )
+            await tell_interrupted(service.records)
             await _serve(service, Access(config, token, tcp.getsockname()[1]), tcp, unix,
                          lambda: on_ready(ready), stop)  # fmt: skip
         if path is not None:
@@ -154,6 +156,7 @@ async def _serve(
             group.create_task(_sweep(doors)),
             group.create_task(door.run()),
             group.create_task(Schedule(service.store, service.config, service.tell).run()),
+            group.create_task(end_idle(service.records, service.config.idle_timeout)),
         ]
         # What is made by now stays: the collector need not look at it again and again.
         gc.collect()

@@ -5,7 +5,7 @@ comes back after a cut, or a restart of the daemon, goes on exactly where it was
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from filestore.errors import ClosedError, NotFoundError
 from filestore.journal.model import JournalRow, Record
@@ -29,7 +29,7 @@ class Followers:
         """How many follow a session."""
         return len(self._events.get(FEED_PREFIX + session_id, ()))
 
-    async def follow(self, session_id: str, after_seq: int) -> AsyncIterator[list[Record]]:
+    async def follow(self, session_id: str, after_seq: int) -> AsyncGenerator[list[Record], None]:
         """Records after `after_seq`, in order, for ever. NotFoundError when there is no such
         session, or no more. Ends when the store is closed.
         """

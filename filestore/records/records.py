@@ -7,7 +7,7 @@ kept with its record, by which a repeat is recognised and answered as the first 
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -262,7 +262,7 @@ class Records:
 
         return await self._store.view(unit)
 
-    def follow(self, session_id: str, *, after_seq: int = -1) -> AsyncIterator[list[Record]]:
+    def follow(self, session_id: str, *, after_seq: int = -1) -> AsyncGenerator[list[Record], None]:
         """Records after a seq, in order, each once, those to come too. NotFoundError when there is
         no such session, or no more. Ends with the store.
         """

@@ -1,4 +1,4 @@
-"""Plain HTTP: health, metrics, the browser's module, and the page that takes the token.
+"""Plain HTTP: REST, health, metrics, the browser's module, and the page that takes the token.
 
 Who may ask was decided before (front.py); only `/health` needs no token. No answer may be framed,
 sniffed or read by another origin.
@@ -14,6 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from filestore.files import free_bytes
 from srv.http.access import LOGIN_TARGET, Access
 from srv.http.mcp import PATH, Door
+from srv.http.rest.rest import Rest
 from srv.metrics import Sample
 from srv.rpc.service import Service
 
@@ -37,6 +38,7 @@ def make_app(service: Service, access: Access, door: Door) -> web.Application:
 
     log.addFilter(_as_info)
     app = web.Application(middlewares=[_finish], client_max_size=BODY_BYTES_MAX)
+    app.on_response_prepare.append(_prepare)
     app[_SERVICE] = service
     app.router.add_get("/health", _health)
     app.router.add_get("/metrics", _metrics)
@@ -44,6 +46,7 @@ def make_app(service: Service, access: Access, door: Door) -> web.Application:
     app.router.add_get("/", lambda request: _page(request, access))
     for method in ("GET", "POST", "DELETE"):
         app.router.add_route(method, PATH, door.handle)
+    Rest(service).join(app)
     return app
 
 
@@ -58,16 +61,20 @@ def _as_info(record: logging.LogRecord) -> bool:
 
 @web.middleware
 async def _finish(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Give every answer the headers that browsers need, and end the connection after it."""
+    """Answer what is not there in our own words."""
     try:
         response = await handler(request)
     except web.HTTPException as error:
         response = web.Response(status=error.status, text=f"{error.reason.lower()}\n")
         if "Allow" in error.headers:
             response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
+async def _prepare(_: web.Request, response: web.StreamResponse) -> None:
+    """What is streamed is sent before its handler returns, so this happens before."""
     response.headers.update(HEADERS)
     response.force_close()
-    return response
 
 
 async def _page(request: web.Request, access: Access) -> web.StreamResponse:

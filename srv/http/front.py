@@ -8,6 +8,7 @@ delayed.
 """
 
 import asyncio
+import json
 import logging
 import re
 import secrets
@@ -23,6 +24,8 @@ from srv.websocket import accept_key
 HEAD_BYTES_MAX = 16 << 10
 REFUSAL_S_MAX = 0.25
 RPC_PATH = "/rpc"
+REST_PREFIX = "/api/"
+REST_KINDS = {401: "UNAUTHORIZED", 403: "FORBIDDEN"}
 _KEY = re.compile(r"[A-Za-z0-9+/]{22}==")
 _LENGTH = re.compile(r"[0-9]{1,18}")
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -117,7 +120,7 @@ class Front(asyncio.Protocol):
         if not self._is_unix:
             refusal = self._doors.access.refusal(target, headers)
             if refusal is not None:
-                self._refuse(refusal)
+                self._refuse(refusal, is_json=target.startswith(REST_PREFIX))
                 return
         if headers.get("upgrade", "").lower() != "websocket":
             # Said here, not left to the HTTP server: it has answers of its own after which it goes
@@ -143,25 +146,29 @@ class Front(asyncio.Protocol):
         if data:
             protocol.data_received(data)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, refusal: Refusal, *, is_json: bool) -> None:
         """Answer a wrong or missing token, host or origin: late, so that guessing is slow."""
         self._count_refusal()
         self._is_answered = True
         log.warning("refused a request", extra={"status": refusal.status})
         delay = secrets.SystemRandom().uniform(REFUSAL_S_MAX / 2, REFUSAL_S_MAX)
-        asyncio.get_running_loop().call_later(delay, self._answer, refusal)
+        asyncio.get_running_loop().call_later(delay, self._answer, refusal, is_json)
 
-    def _answer(self, refusal: Refusal) -> None:
+    def _answer(self, refusal: Refusal, is_json: bool = False) -> None:
         self._is_answered = True
         if self._transport.is_closing():
             return
-        body = f"{refusal.text}\n".encode()
+        body, kind = f"{refusal.text}\n", "text/plain"
+        if is_json:
+            # In the words of REST; no other answer of ours has a target that is known by now.
+            told = {"error": REST_KINDS[refusal.status], "message": refusal.text}
+            body, kind = json.dumps(told), "application/json"
         head = (
             f"HTTP/1.1 {refusal.status} {_REASONS[refusal.status]}\r\n"
-            f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
+            f"Content-Type: {kind}; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
             "Connection: close\r\n\r\n"
         )
-        self._transport.write(head.encode() + body)
+        self._transport.write((head + body).encode())
         self._transport.close()
 
     def _count_refusal(self) -> None:

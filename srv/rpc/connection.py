@@ -26,7 +26,7 @@ from filestore.sessions.subscription import Subscription
 from srv import websocket
 from srv.errors import ZonedError, told
 from srv.rpc import protocol
-from srv.rpc.budget import SMALL_BYTES_MAX, Budget
+from srv.rpc.budget import SMALL_BYTES_MAX
 from srv.rpc.exchange import Batch, Exchange
 from srv.rpc.goodbye import Goodbye
 from srv.rpc.methods import Method, change_shape
@@ -64,7 +64,7 @@ class Shared:
         self.service = service
         self.group = group
         self.methods = all_methods(service.config)
-        self.budget = Budget(service.config.held_bytes_max)
+        self.budget = service.budget
         self.reads = asyncio.Semaphore(READS_MAX)
         self.connections: set[Connection] = set()
         self._is_empty = asyncio.Event()

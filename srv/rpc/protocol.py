@@ -79,6 +79,12 @@ def decode(payload: bytes, *, is_binary: bool, array_max: int) -> object:
         raise ZonedError("PARSE_ERROR", f"not valid {what}: {reason}") from error
 
 
+def check_values(payload: bytes) -> None:
+    """Raise TOO_LARGE for a JSON document of more values than are taken."""
+    if len(payload) > VALUES_MAX:
+        _Counted().add(_json_values(payload))
+
+
 def _no_memory() -> ZonedError:
     found = told(MemoryError())
     assert found is not None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from filestore.records.observations import Observations
     from filestore.records.transcripts import Transcripts
     from filestore.records.watch import Watchers
+    from srv.rpc.budget import Budget
 
 PROTOCOL_VERSION = 1
 
@@ -69,6 +70,13 @@ class Service:
         async with self._token_lock:
             self.on_token(await asyncio.to_thread(make_token, data_dir))
         return data_dir / TOKEN_NAME
+
+    @cached_property
+    def budget(self) -> "Budget":
+        """The bytes of large requests that may be held."""
+        from srv.rpc.budget import Budget  # late: small commands do without
+
+        return Budget(self.config.held_bytes_max)
 
     @cached_property
     def records(self) -> "Records":

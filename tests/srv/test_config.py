@@ -36,6 +36,7 @@ SAMPLES: dict[str, tuple[tuple[str, object], tuple[str, object], tuple[object, o
     ),
     "log_level": (('"debug"', "debug"), ("warning", "warning"), ("error", "error")),
 }
+SAMPLES["workspace_root"] = (('"/a"', "/a"), ("/b", "/b"), (Path("/c"), "/c"))
 SAMPLES["backup_dir"] = (('"/a"', "/a"), ("/b", "/b"), (Path("/c"), "/c"))
 NUMBERS = [name for name in SETTINGS if SETTINGS[name].kind in ("count", "size", "duration")]
 for _number in sorted(set(NUMBERS) - {"port"}):
@@ -95,6 +96,8 @@ def test_limits_are_the_fields_that_end_in_max(tmp_path: Path) -> None:
         "held_bytes_max": 256 * MIB,
         "turns_max": 50,
         "mcp_sessions_max": 256,
+        "http_body_bytes_max": 8 * MIB,
+        "sessions_max": 5,
     }
 
 
@@ -486,3 +489,38 @@ def test_config_import_brings_nothing_heavy() -> None:
     code = f"import sys, srv.config; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+# -- variables that are not ours alone
+
+
+def test_variables_of_orchestrators_are_taken_and_named(tmp_path: Path) -> None:
+    environ = {"AGENT_WORKSPACE_ROOT": "/repos", "AGENT_SESSION_IDLE_TIMEOUT": "45"}
+    written(tmp_path, 'workspace_root = "/of-the-file"\n')
+    result = loaded(tmp_path, {}, environ)
+    assert (result.config.workspace_root, result.config.idle_timeout) == ("/repos", 45 * 60)
+    assert result.sources["workspace_root"] == "environment AGENT_WORKSPACE_ROOT"
+    assert result.sources["idle_timeout"] == "environment AGENT_SESSION_IDLE_TIMEOUT"
+    ours = {**environ, "ZONED_WORKSPACE_ROOT": "/ours", "ZONED_IDLE_TIMEOUT": "90s"}
+    result = loaded(tmp_path, {}, ours)
+    assert (result.config.workspace_root, result.config.idle_timeout) == ("/ours", 90)
+    assert result.sources["workspace_root"] == "environment ZONED_WORKSPACE_ROOT"
+    assert loaded(tmp_path, {"idle_timeout": "2h"}, ours).config.idle_timeout == 7200
+
+
+def test_variables_of_orchestrators_that_are_empty_are_not_set(tmp_path: Path) -> None:
+    environ = {"AGENT_WORKSPACE_ROOT": "", "AGENT_SESSION_IDLE_TIMEOUT": "", "AGENT_OTHER": "x"}
+    result = loaded(tmp_path, {}, environ)
+    assert (result.config.workspace_root, result.config.idle_timeout) == ("", 1800)
+    assert result.sources["workspace_root"] == "default"
+
+
+@pytest.mark.parametrize("minutes", ["x", "-1", "1.5", "30m", "9" * 12, "1e3"])
+def test_idle_time_that_is_no_number_of_minutes_is_refused(tmp_path: Path, minutes: str) -> None:
+    text = refusal(tmp_path, {}, {"AGENT_SESSION_IDLE_TIMEOUT": minutes})
+    assert "minutes" in text
+    assert "environment AGENT_SESSION_IDLE_TIMEOUT" in text
+
+
+def test_idle_time_of_none_is_never(tmp_path: Path) -> None:
+    assert loaded(tmp_path, {}, {"AGENT_SESSION_IDLE_TIMEOUT": "0"}).config.idle_timeout == 0

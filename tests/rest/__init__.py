@@ -1,0 +1,1 @@
+"""REST through the real daemon."""
