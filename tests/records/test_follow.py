@@ -45,7 +45,7 @@ async def test_every_record_is_told_once_to_everyone(records: Records, panes: Se
     assert found == wanted
     assert records.followers("s") == 5
     for each in streams:
-        await each.aclose()  # type: ignore[attr-defined]  # it is a generator
+        await each.aclose()
     assert records.followers("s") == 0
 
 
@@ -58,7 +58,7 @@ async def test_restart_and_cut_leave_neither_gap_nor_double(
     stream = records.follow("s")
     found = await taken(stream, 0)
     await records.add_message("s", "user", "a")
-    await stream.aclose()  # type: ignore[attr-defined]  # as above
+    await stream.aclose()
     await records.add_message("s", "user", "b")
     await store.close()
     store = await open_store(clock=clock)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import jsonschema
+import jsonschema_rs
 
 from tests.support.daemon import ANSWER_S_MAX, Daemon
 
@@ -130,7 +130,7 @@ class Rest:
             return
         schema = told["content"]["application/json"]["schema"]
         whole = {**schema, "components": self.document["components"]}
-        jsonschema.Draft202012Validator(whole).validate(answer.json)
+        jsonschema_rs.Draft202012Validator(whole).validate(answer.json)
 
     def _operation(self, method: str, path: str) -> dict[str, Any] | None:
         for pattern, methods in self.document["paths"].items():
