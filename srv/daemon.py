@@ -34,6 +34,7 @@ from srv.http.app import log as http_log
 from srv.http.app import make_app
 from srv.http.front import Doors, Front
 from srv.http.mcp import Door
+from srv.http.rest.rest import Rest
 from srv.idle import end_idle, tell_interrupted
 from srv.notify import READY, STOPPING, notify
 from srv.rpc.connection import Shared
@@ -133,9 +134,9 @@ async def _serve(
     stop: asyncio.Event,
 ) -> None:
     loop = asyncio.get_running_loop()
-    door = Door(service)
+    door, rest = Door(service), Rest(service)
     runner = web.AppRunner(
-        make_app(service, access, door),
+        make_app(service, access, door, rest),
         access_log=None,
         logger=http_log,
         auto_decompress=False,
@@ -146,7 +147,7 @@ async def _serve(
     async with asyncio.TaskGroup() as group:
         shared = Shared(service, group)
         doors = Doors(shared, access, runner.server, os.getuid())
-        service.on_token = partial(_change_token, access, shared, door)
+        service.on_token = partial(_change_token, access, shared, door, rest)
         servers = [await loop.create_server(lambda: Front(doors), sock=tcp, backlog=BACKLOG)]
         if unix is not None:
             servers.append(
@@ -179,7 +180,7 @@ async def _serve(
     log.info("stopped")
 
 
-def _change_token(access: Access, shared: Shared, door: Door, token: str) -> None:
+def _change_token(access: Access, shared: Shared, door: Door, rest: Rest, token: str) -> None:
     """Let nobody in by the old token, and those who came by it out."""
     access.change_token(token)
     log.info("the token is another now")
@@ -187,6 +188,7 @@ def _change_token(access: Access, shared: Shared, door: Door, token: str) -> Non
         if connection.peer == "tcp":
             connection.drain("the token is another now")
     door.cut()
+    rest.cut()
 
 
 async def _drain(shared: Shared, doors: Doors, seconds: float) -> None:

@@ -33,7 +33,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _SERVICE = web.AppKey("service", Service)
 
 
-def make_app(service: Service, access: Access, door: Door) -> web.Application:
+def make_app(service: Service, access: Access, door: Door, rest: Rest) -> web.Application:
     """The HTTP side of the port."""
 
     log.addFilter(_as_info)
@@ -46,7 +46,7 @@ def make_app(service: Service, access: Access, door: Door) -> web.Application:
     app.router.add_get("/", lambda request: _page(request, access))
     for method in ("GET", "POST", "DELETE"):
         app.router.add_route(method, PATH, door.handle)
-    Rest(service).join(app)
+    rest.join(app)
     return app
 
 

@@ -218,6 +218,20 @@ def test_streams_end_when_the_daemon_stops(tmp_path: Path) -> None:
         assert [each for each in daemon.events() if each["level"] != "info"] == []
 
 
+def test_streams_end_when_the_token_is_another(tmp_path: Path) -> None:
+    environ = {"AGENT_WORKSPACE_ROOT": str(tmp_path)}
+    with serving(tmp_path / "data", environ=environ) as daemon:
+        rest = Rest(daemon)
+        session = rest.session(rest.repo(tmp_path))
+        with rest.events(session) as events, daemon.client(is_unix=True) as operator:
+            take(events, 1)
+            operator.call("srv:rotate_token")
+            assert list(events) == []
+        rest = Rest(daemon)
+        with rest.events(session) as events:
+            assert take(events, 1)[0].id == 0
+
+
 def test_event_is_one_line_of_json_whatever_it_says(rest: Rest, session: str) -> None:
     content = {"type": "odd", "text": "\n\ndata: x\r\nid: 5\r\n\r\n", "n": 10**40}
     body = {"role": "system", "content": content}

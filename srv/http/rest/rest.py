@@ -48,7 +48,14 @@ class Rest:
     def join(self, app: web.Application) -> None:
         """Serve as a part of this."""
         app.router.add_route("*", PREFIX + "{rest:.*}", self.handle)
-        app.on_shutdown.append(self._streams.end)
+        app.on_shutdown.append(self._end)
+
+    def cut(self) -> None:
+        """End what is streamed: who came by an old token has to come again."""
+        self._streams.end()
+
+    async def _end(self, _: web.Application) -> None:
+        self._streams.end()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""

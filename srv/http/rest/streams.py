@@ -37,14 +37,15 @@ log = logging.getLogger("zoned.rest")
 
 
 class Streams:
-    """All streams of a daemon, so that they can be ended."""
+    """All streams of a daemon, so that they can be ended; those of a time share `is_over`."""
 
     def __init__(self) -> None:
         self.is_over = asyncio.Event()
 
-    async def end(self, _: web.Application) -> None:
-        """End them all, for good."""
+    def end(self) -> None:
+        """End all that there are."""
         self.is_over.set()
+        self.is_over = asyncio.Event()
 
 
 class Stream:
