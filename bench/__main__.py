@@ -26,6 +26,7 @@ from bench import (
     migrations,
     replay,
     report,
+    rest,
     rpc,
     sessions,
     snapshots,
@@ -84,6 +85,10 @@ BENCHMARKS = {
     "replay_memory": Benchmark(replay.replay_memory),
     "transcript_export": Benchmark(transcripts.transcript_export),
     "mcp_calls": Benchmark(mcp.mcp_calls, uses_uvloop=False),
+    "rest_calls": Benchmark(rest.rest_calls, uses_uvloop=False),
+    "rest_pages": Benchmark(rest.rest_pages),
+    "rest_list": Benchmark(rest.rest_list),
+    "rest_cleanup": Benchmark(rest.cleanup),
     "follow_latency": Benchmark(follow.follow_latency, uses_uvloop=False),
 }
 

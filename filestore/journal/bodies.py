@@ -43,7 +43,7 @@ def to_json(value: object) -> bytes:
 
 def load(data: bytes) -> Any:  # noqa: ANN401  # JSON of any shape
     """What `dump` was given."""
-    if _LONG_NUMBER.search(data):
+    if len(data) >= 19 and _LONG_NUMBER.search(data):
         return json.loads(data)
     return orjson.loads(data)
 

@@ -29,9 +29,24 @@ async def zone_name(tx: ReadTransaction, session_id: str) -> str:
     return "" if row is None else str(row[0])
 
 
-async def info(tx: ReadTransaction, row: JournalRow) -> SessionInfo:
-    """A session as every surface shows it."""
-    zone = await zone_name(tx, row.session_id)
+async def infos(tx: ReadTransaction, found: list[JournalRow]) -> list[SessionInfo]:
+    """Sessions as every surface shows them, a page at a time: their zones are asked for at once."""
+    if not found:
+        return []
+    marks = ", ".join("?" * len(found))
+    zones = await tx.rows.fetch(
+        "SELECT s.session_id, z.name FROM session s JOIN zone z ON z.id = s.zone_id "
+        f"WHERE s.session_id IN ({marks})",
+        tuple(row.session_id for row in found),
+    )
+    names = {session_id: str(name) for session_id, name in zones}
+    return [await info(tx, row, names.get(row.session_id, "")) for row in found]
+
+
+async def info(tx: ReadTransaction, row: JournalRow, zone: str | None = None) -> SessionInfo:
+    """A session as every surface shows it. `zone`: the name of its zone, where it is known."""
+    if zone is None:
+        zone = await zone_name(tx, row.session_id)
     updated_ms = row.updated_ms
     for name in (STATE, OUTPUT) if zone else ():
         file = await tx.stat(zone, name)

@@ -13,7 +13,7 @@ from filestore.journal.bodies import is_text
 from filestore.journal.model import STATUSES, JournalRow, SessionInfo, Status
 from filestore.journal.rows import COLUMNS
 from filestore.reading import ReadTransaction
-from filestore.records.info import info
+from filestore.records.info import info, infos
 
 ROWS_MAX = 100
 RECENT_MAX = 1_000_000
@@ -46,7 +46,7 @@ async def list_sessions(
     _check_text(wanted.repo_id, wanted.agent_name)
     wanted = wanted._replace(statuses=tuple(dict.fromkeys(wanted.statuses)))
     found = await _page(tx.rows, wanted, limit, offset)
-    return SessionPage([await info(tx, row) for row in found], await _total(tx.rows, wanted))
+    return SessionPage(await infos(tx, found), await _total(tx.rows, wanted))
 
 
 class RecentPage(NamedTuple):

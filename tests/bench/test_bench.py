@@ -53,6 +53,14 @@ ROWS = {
     "replay_memory": ["replay_memory"],
     "transcript_export": ["session_export", "transcript_export", "transcript_check"],
     "mcp_calls": ["mcp_submit", "mcp_query", "mcp_submit_64", "mcp_query_64"],
+    "rest_calls": [
+        f"rest_{call}_{clients}" for clients in (1, 64) for call in ("create", "prompt", "list")
+    ],
+    "rest_pages": [
+        f"rest_page_{wanted}" for wanted in ("all", "status", "statuses", "repo", "agent", "both")
+    ],
+    "rest_list": ["rest_list_1000"],
+    "rest_cleanup": ["rest_cleanup"],
     "follow_latency": ["follow_latency"],
 }
 """Which rows each benchmark prints."""
@@ -64,6 +72,8 @@ SHOWN_ONLY = {
     "session_export",
     "transcript_export",
     "transcript_check",
+    *(f"rest_{call}_{clients}" for clients in (1, 64) for call in ("create", "prompt", "list")),
+    "rest_cleanup",
 }
 """Rows without a target."""
 ZERO = {"snapshot_equal", "save_growth_equal"}

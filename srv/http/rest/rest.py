@@ -47,7 +47,7 @@ class Rest:
 
     def join(self, app: web.Application) -> None:
         """Serve as a part of this."""
-        app.router.add_route("*", PREFIX + "{rest:.*}", self.handle)
+        app.router.add_route("*", PREFIX + r"{rest:[\s\S]*}", self.handle)
         app.on_shutdown.append(self._end)
 
     def cut(self) -> None:
