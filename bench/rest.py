@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from urllib.parse import quote
@@ -118,13 +119,18 @@ async def _fill(store: FileStore, count: int, repos: list[Repo]) -> list[str]:
                      "repo_id": repos[number % len(repos)].id}  # fmt: skip
             row = await journal.begin(tx.rows, made[number], made[number], "rest", about)
             # Nine of ten have ended, in a store that has seen some use; not where they are asked.
-            if len(repos) > 1 and number % 10:
+            if len(repos) > 1 and number % 11:
                 await journal.end(tx.rows, row, ("completed", "failed", "abandoned")[number % 3])
 
     for first in range(0, count, BATCH):
         numbers = range(first, min(first + BATCH, count))
-        await store.transact(lambda tx, numbers=numbers: unit(tx, numbers))
+        await store.transact(partial(unit, numbers=numbers))
     return made
+
+
+async def _add_repos(tx: Transaction, repos: list[Repo]) -> None:
+    for repo in repos:
+        await add_repo(tx.rows, repo)
 
 
 async def sessions_store(context: Context, count: int) -> Path:
@@ -133,8 +139,7 @@ async def sessions_store(context: Context, count: int) -> Path:
     async def make(folder: Path) -> None:
         async with await FileStore.open(folder) as store:
             repos = [Repo(f"repo-{number}", f"/{number}", "x", 1) for number in range(REPOS)]
-            for repo in repos:
-                await store.transact(lambda tx, repo=repo: add_repo(tx.rows, repo))
+            await store.transact(partial(_add_repos, repos=repos))
             await _fill(store, count, repos)
 
     return await context.shared(f"sessions-{count}", make)
@@ -163,9 +168,7 @@ async def rest_pages(context: Context) -> list[Row]:
                 return await median_us(lambda _: records.page(wanted, limit=PAGE), count)
 
             pairs = await in_turn(
-                lambda measure=measure: measure(many_side),
-                lambda measure=measure: measure(few_side),
-                context.rounds,
+                partial(measure, many_side), partial(measure, few_side), context.rounds
             )
             note = f"{many} sessions against {FEW}"
             rows.append(compare(f"rest_page_{name}", pairs, "µs", Target("≤", bound), note))

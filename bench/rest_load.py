@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import cycle
 from typing import Any, cast
 
@@ -48,7 +49,7 @@ async def client(path: str, requests: Iterator[bytes], until: float, found: list
     loop = asyncio.get_running_loop()
     for request in requests:
         started = time.perf_counter()
-        _, exchange = await loop.create_unix_connection(lambda sent=request: Exchange(sent), path)
+        _, exchange = await loop.create_unix_connection(partial(Exchange, request), path)
         await exchange.done
         assert exchange.answer.startswith(b"HTTP/1.1 20"), exchange.answer
         found.append(time.perf_counter() - started)
