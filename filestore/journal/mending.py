@@ -13,19 +13,21 @@ from typing import Any
 
 from filestore.journal.bodies import dump
 from filestore.journal.fold import fold, opened
-from filestore.journal.model import JournalRow, Record
+from filestore.journal.model import AFTER_THE_END, JournalRow, Record, RecordKind
 
 LOST: dict[str, Any] = {"reason": "lost"}
 """The body of a note in the place of a record."""
 LOST_CHUNK = "\n[lost]\n"
 """The text in the place of a chunk."""
-REBUILT = "rebuilt"
-_STATED = tuple(
+REBUILT, RESTORED = "rebuilt", "restored"
+STATED = tuple(
     name
     for name in JournalRow._fields
     if name not in ("id", "session_id", "origin", "created_ms", "updated_ms", "records")
 )
 
+Guess = tuple[RecordKind, dict[str, Any], str | None]
+"""Kind, body and ref of a record."""
 Stored = tuple[Record, bytes]
 """A record, and its body as it is stored."""
 
@@ -53,7 +55,7 @@ class Mending:
         """The fold of what was given out so far; whole once `records` is at its end."""
         self.count = max(known.records if known else 0, seqs[-1] + 1 if seqs else 0)
         """How many records the journal had, as far as anything tells."""
-        self._chunks: dict[int, tuple[str, int, int]] = {}
+        self._guessed: dict[int, Guess] = {}
         self.lost = self.count - len(seqs)
         """How many of them are not there."""
 
@@ -74,7 +76,7 @@ class Mending:
 
     def records(self) -> Iterator[Stored]:
         """All records, in order, what stands for lost ones among them."""
-        self._chunks = self._lost_chunks()
+        self._guessed = self._guess()
         expected = 0
         for seq in (*self._seqs, self.count):
             for missing in range(expected, seq):
@@ -100,35 +102,42 @@ class Mending:
         if self.row is None:
             return self._opening()
         at_ms = self.row.updated_ms
-        if seq not in self._chunks:
-            return Record(seq, at_ms, "note", LOST)
-        name, part, count = self._chunks[seq]
-        content = {"type": "text", "text": LOST_CHUNK}
-        body: dict[str, Any] = {"id": name, "role": "agent", "content": content, "partial": True}
-        body |= {"is_chunk": True, "part": part} if part else {}
-        return Record(seq, at_ms, "message", body | {"stands_for": count}, name)
+        kind, body, ref = self._guessed.get(seq, ("note", LOST, None))
+        return Record(seq, at_ms, kind, body, ref)
 
-    def _lost_chunks(self) -> dict[int, tuple[str, int, int]]:
-        """In whose place a chunk goes: of which message, its number, and how many it stands for."""
-        found: dict[int, tuple[str, int, int]] = {}
+    def _guess(self) -> dict[int, Guess]:
+        """What lost records must have been, by those that are there: a chunk of an answer whose
+        others are, or that an ended session went on. Each goes as near to what tells of it as it
+        can.
+        """
+        found: dict[int, Guess] = {}
         free = [list(stretch) for stretch in self.lost_stretches()]
-        ends: dict[str, tuple[int, int, bool]] = {}
+
+        def place(after: int, before: int, guess: Guess) -> None:
+            for each in reversed(free):
+                if after < each[1] < before and each[0] <= each[1]:
+                    found[each[1]] = guess
+                    each[1] -= 1  # others may have been lost there, too
+                    return
+
+        parts: dict[str, tuple[int, int, bool]] = {}
+        ended: int | None = None
         for seq in self._seqs if free else ():
             record = self._load(seq)[0]
+            if ended is not None and _needs_active(record):
+                place(ended, seq, ("open", {"reason": RESTORED}, None))
+            ended = seq if record.kind == "end" else ended if _may_follow(record) else None
             if record.kind != "message":
                 continue
-            name, before = record.body["id"], ends.get(record.body["id"], (0, -1, False))
+            name, before = record.body["id"], parts.get(record.body["id"], (0, -1, False))
             part = record.body.get("part", int("is_chunk" in record.body))
             if part > before[1] + 1:
-                places = [each for each in free if before[0] < each[1] < seq and each[0] <= each[1]]
-                # Another message may have lost its chunks there, too.
-                for place in places[-1:]:
-                    found[place[1]] = (name, before[1] + 1, part - before[1] - 1)
-                    place[1] -= 1
-            ends[name] = (seq, part, bool(record.body.get("partial")))
-        for name, (seq, part, is_partial) in ends.items():
+                place(before[0], seq, _chunk(name, before[1] + 1, part - before[1] - 1))
+            parts[name] = (seq, part, bool(record.body.get("partial")))
+        for name, (seq, part, is_partial) in parts.items():
             if is_partial and seq + 1 not in self._there and seq + 1 < self.count:
-                found.setdefault(seq + 1, (name, part + 1, 1))
+                found.setdefault(seq + 1, _chunk(name, part + 1, 1))
+        found.pop(0, None)  # there is only one thing that can be
         return found
 
     def _opening(self) -> Record:
@@ -154,7 +163,7 @@ class Mending:
 
     def _stated(self, known: JournalRow, row: JournalRow) -> Record:
         """The row as it was. What it says of records that are lost does not hold any more."""
-        stated = {name: getattr(known, name) for name in _STATED}
+        stated = {name: getattr(known, name) for name in STATED}
         if known.transcript_seq not in self._there:
             stated["transcript_seq"] = None
         if known.asked != row.asked:
@@ -162,6 +171,23 @@ class Mending:
         if known.answering != row.answering:
             stated["answering"] = None
         return Record(row.records, known.updated_ms, "meta", {"stated": stated, "reason": REBUILT})
+
+
+def _needs_active(record: Record) -> bool:
+    """True if a session that has ended would not have taken this record."""
+    return record.kind not in AFTER_THE_END and not _may_follow(record)
+
+
+def _may_follow(record: Record) -> bool:
+    is_given_away = record.kind == "meta" and "definition_id" in record.body
+    return record.kind == "observation" or is_given_away
+
+
+def _chunk(name: str, part: int, count: int) -> Guess:
+    content = {"type": "text", "text": LOST_CHUNK}
+    body: dict[str, Any] = {"id": name, "role": "agent", "content": content, "partial": True}
+    body |= {"is_chunk": True, "part": part} if part else {}
+    return "message", body | {"stands_for": count}, name
 
 
 def _stored(record: Record) -> Stored:

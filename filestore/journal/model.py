@@ -33,6 +33,7 @@ STATUS_OF: Mapping[Outcome, Status] = {
     "abandoned": "cancelled",
 }
 RESUMABLE_PHASES = frozenset(("investigating", "planning", "approval"))
+AFTER_THE_END: frozenset[RecordKind] = frozenset(("observation", "open"))
 SESSION_ID_CHARS_MAX = 256
 SEQ_BITS = 24
 RECORDS_MAX = 1 << SEQ_BITS

@@ -60,6 +60,16 @@ async def waiting(tx: ReadTx, definition_id: str) -> JournalRow | None:
     return None if row is None else unpack(row)
 
 
+async def without_files(tx: ReadTx, definition_id: str) -> JournalRow | None:
+    """The newest session of a definition that has no files, whether it goes on or not."""
+    row = await tx.fetch_one(
+        f"SELECT {COLUMNS} FROM journal j LEFT JOIN session s ON s.session_id = j.session_id "
+        "WHERE j.definition_id = ? AND s.zone_id IS NULL ORDER BY j.id DESC LIMIT 1",
+        (definition_id,),
+    )
+    return None if row is None else unpack(row)
+
+
 async def next_id(tx: ReadTx) -> int:
     """The id of the next journal: they rise in the order in which sessions begin."""
     row = await tx.fetch_one("SELECT max(id) FROM journal")

@@ -13,6 +13,7 @@ from filestore.journal import rows
 from filestore.journal.bodies import BODY_BYTES_MAX, dump, is_text
 from filestore.journal.fold import fold, opened, related_ids
 from filestore.journal.model import (
+    AFTER_THE_END,
     RECORDS_MAX,
     SESSION_ID_CHARS_MAX,
     STATUS_OF,
@@ -32,7 +33,6 @@ RECORDS_RESERVED = 1000
 """So many of a session's records are kept for its end, whatever fills the others."""
 FEED_PREFIX = "journal:"
 """What the change feed calls a session's records: this and its id, as if it were a zone."""
-AFTER_THE_END = frozenset(("observation", "open"))
 _KINDS_OF_ROW = frozenset(("open", "phase", "meta", "error", "end"))
 
 

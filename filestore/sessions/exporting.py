@@ -7,6 +7,7 @@ begin again.
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,15 +16,29 @@ from filestore.check import Progress
 from filestore.errors import BusyError, CorruptionError, NotFoundError
 from filestore.files import FILE_MODE, sync_folder, translated_os_errors
 from filestore.heads import check_whole
+from filestore.journal import rows as journals
+from filestore.journal.bodies import dump
+from filestore.journal.model import JournalRow, Record
+from filestore.journal.writing import FEED_PREFIX
 from filestore.meta import decode_meta
 from filestore.model import PIECE_BYTES_MAX
 from filestore.reading import ReadTransaction
+from filestore.records.repos import find_repo
 from filestore.sessions import rows
 from filestore.sessions.names import STATE, zone_of
-from filestore.sessions.portable import FileHead, SessionHead, Writer, read
+from filestore.sessions.portable import (
+    FileHead,
+    RecordPart,
+    RepoHead,
+    SessionHead,
+    Writer,
+    read,
+)
 from filestore.store import FileStore
 
 TRIES_MAX = 5
+BODIES_BYTES = 64 << 10
+"""More than that is packed beside the event loop."""
 
 
 class _Source(NamedTuple):
@@ -34,7 +49,12 @@ class _Source(NamedTuple):
 
 
 class _Plan(NamedTuple):
+    zone: str
     session: SessionHead
+    journal: JournalRow
+    repo: RepoHead | None
+    records: list[Record]
+    """The first ones: less is left to be read while others write."""
     files: list[_Source]
 
 
@@ -46,9 +66,11 @@ class Exported(NamedTuple):
     """What was written."""
 
     zone: str
+    """`journal:` and the id for a session without files."""
     session_id: str
     files: int
     bytes: int
+    records: int
     size: int
     """Of the file that was made."""
 
@@ -61,20 +83,20 @@ async def export_session(
     is_replacing: bool = False,
     progress: Progress = nobody,
 ) -> Exported:
-    """Write the session at `place` (a definition id, or an archive's zone) into `file`.
+    """Write the session at `place` (a definition id, or an archive's zone) into `file`: of an agent
+    that has no files, its newest session by records.
 
     Streamed, in bounded memory, and read back before the file has its name. A crash leaves nothing
     under that name, or what was there, or the whole. Raises NotFoundError, AlreadyExistsError, and
     CorruptionError if something of it is damaged.
     """
-    zone = zone_of(place)
     beside = file.with_name(f".{file.name}.zoned-new")
     with translated_os_errors("export"):
         refuse_target(store.data_dir, file, is_replacing=is_replacing)
     with translated_os_errors("export"), own_folder(beside):
         made = beside / "session"
         for _ in range(TRIES_MAX):
-            plan = await store.view(lambda tx: _plan(tx, zone))
+            plan = await store.view(lambda tx: _plan(tx, place))
             try:
                 await _write(store, plan, made, progress)
                 break
@@ -87,15 +109,26 @@ async def export_session(
         place_file(made, file, is_replacing)
         sync_folder(file.parent)
     total = sum(each.size for each in plan.files)
-    return Exported(zone, plan.session.session_id, len(plan.files), total, size)
+    session_id, records = plan.journal.session_id, plan.journal.records
+    return Exported(plan.zone, session_id, len(plan.files), total, records, size)
 
 
-async def _plan(tx: ReadTransaction, zone: str) -> _Plan:
+async def _plan(tx: ReadTransaction, place: str) -> _Plan:
+    zone = zone_of(place)
     row = await rows.load(tx.rows, zone)
     found = await tx.zone_row(zone)
     if row is None or found is None:
-        hint = "zoned agents and zoned archives list what there is"
-        raise NotFoundError("no such session", operation="export", zone=zone, hint=hint)
+        journal = None if place == zone else await journals.without_files(tx.rows, place)
+        if journal is None:
+            hint = "zoned agents and zoned archives list what there is"
+            raise NotFoundError("no such session", operation="export", zone=zone, hint=hint)
+        return _Plan(
+            FEED_PREFIX + journal.session_id,
+            _head_without_files(journal), journal, *await _records(tx, journal), [],
+        )  # fmt: skip
+    journal = await journals.find(tx.rows, row.session_id)
+    if journal is None:
+        raise CorruptionError("the session has lost its journal", operation="export", zone=zone)
     files = []
     state_version = 0
     for each in await tx.file_rows(found.id, zone):
@@ -120,7 +153,20 @@ async def _plan(tx: ReadTransaction, zone: str) -> _Plan:
         dict(decode_meta(found.meta)),
     )
     # What may be replaced comes first: the less time there is for it.
-    return _Plan(session, sorted(files, key=lambda each: each.digest is None))
+    files.sort(key=lambda each: each.digest is None)
+    return _Plan(zone, session, journal, *await _records(tx, journal), files)
+
+
+def _head_without_files(row: JournalRow) -> SessionHead:
+    at_ms = row.created_ms
+    return SessionHead(
+        row.definition_id, row.session_id, None, at_ms, "", 0, 0, None, False, at_ms, {}
+    )
+
+
+async def _records(tx: ReadTransaction, row: JournalRow) -> tuple[RepoHead | None, list[Record]]:
+    repo = None if row.repo_id is None else await find_repo(tx.rows, row.repo_id, "export")
+    return None if repo is None else RepoHead(*repo), await _page(tx, row, 0)
 
 
 async def _write(store: FileStore, plan: _Plan, made: Path, progress: Progress) -> None:
@@ -130,6 +176,9 @@ async def _write(store: FileStore, plan: _Plan, made: Path, progress: Progress) 
     with os.fdopen(os.open(made, flags, FILE_MODE), "wb") as stream:
         writer = Writer(stream)
         writer.session(plan.session)
+        if plan.repo is not None:
+            writer.repo(plan.repo)
+        await _write_records(store, plan, writer)
         for source in plan.files:
             writer.file(source.head)
             at = 0
@@ -146,6 +195,28 @@ async def _write(store: FileStore, plan: _Plan, made: Path, progress: Progress) 
         await store.view(lambda tx: _check_streams(tx, plan))
         stream.flush()
         os.fsync(stream.fileno())
+
+
+async def _write_records(store: FileStore, plan: _Plan, writer: Writer) -> None:
+    """As many as there were: they only become more."""
+    page, seq = plan.records, 0
+    while page:
+        parts = [RecordPart(each.at_ms, each.kind, each.ref, dump(each.body)) for each in page]
+        if sum(len(part.body) for part in parts) > BODIES_BYTES:
+            await asyncio.to_thread(lambda some: [*map(writer.record, some)], parts)
+        else:
+            for part in parts:
+                writer.record(part)
+        seq += len(page)
+        is_all = seq >= plan.journal.records
+        page = [] if is_all else await store.view(partial(_page, row=plan.journal, seq=seq))
+    if seq < plan.journal.records:
+        raise _ChangedError
+
+
+async def _page(tx: ReadTransaction, row: JournalRow, seq: int) -> list[Record]:
+    count = min(row.records - seq, journals.PAGE_RECORDS_MAX)
+    return await journals.load_page(tx.rows, row.id, seq, records_max=count) if count else []
 
 
 async def _piece(store: FileStore, source: _Source, at: int) -> bytes:

@@ -24,7 +24,12 @@ from filestore.errors import (
     StoreError,
 )
 from filestore.files import translated_os_errors
+from filestore.journal import rows as journals
+from filestore.journal.writing import FEED_PREFIX
+from filestore.reading import ReadTransaction
 from filestore.sessions import rows
+from filestore.sessions.importing_records import Looking, Records, appear
+from filestore.sessions.importing_records import is_same as is_same_journal
 from filestore.sessions.names import (
     OUTPUT,
     STATE,
@@ -32,7 +37,14 @@ from filestore.sessions.names import (
     check_definition_id,
     current_zone,
 )
-from filestore.sessions.portable import FileEnd, FileHead, SessionHead, read
+from filestore.sessions.portable import (
+    FileEnd,
+    FileHead,
+    RecordPart,
+    RepoHead,
+    SessionHead,
+    read,
+)
 from filestore.sessions.rows import SessionRow
 from filestore.sessions.units import drop_empty_current
 from filestore.store import ROWS_BYTES, FileStore
@@ -44,12 +56,15 @@ PREPARED_BYTES_MAX = 4 << 20
 
 
 class Imported(NamedTuple):
-    """What became of it. `is_present`: the store had it already, and nothing was changed."""
+    """What became of it. `is_present`: the store had it already, and nothing was changed. `zone`:
+    `journal:` and the id for a session without files.
+    """
 
     zone: str
     session_id: str
     files: int
     bytes: int
+    records: int
     is_present: bool
 
 
@@ -57,7 +72,13 @@ class _Contents(NamedTuple):
     """What a file holds, all of it verified."""
 
     session: SessionHead
+    records: Records
     files: dict[str, FileEnd]
+
+    @property
+    def has_zone(self) -> bool:
+        """False for a session that is its records alone."""
+        return bool(self.files) or self.records.row is None or self.session.archived_ms is not None
 
     @property
     def bytes(self) -> int:
@@ -87,19 +108,26 @@ async def import_session(
     with translated_os_errors("import"), _opened(file) as stream:
         contents = await asyncio.to_thread(_look_through, stream)
         session = await _own_id(store, contents.session, definition_id)
-        before = await store.view(lambda tx: rows.load_by_id(tx.rows, session.session_id))
-        if before is not None:
+        before, is_known = await store.view(lambda tx: _known(tx, session.session_id))
+        if is_known:
             return await _present(store, before, session, contents)
         stream.seek(0)
         stored = await _store(store, stream, contents, progress)
-    held = sum(each.content.size for each in stored if isinstance(each.content, Prepared))
-    try:
-        return await store.transact(
-            lambda tx: _appear(tx, session, stored, contents), cost_bytes=ROWS_BYTES + held
-        )
-    except BaseException:
-        await _give_up(store, stored)
-        raise
+        held = sum(each.content.size for each in stored if isinstance(each.content, Prepared))
+        try:
+            return await store.transact(
+                lambda tx: _appear(tx, session, stored, contents, stream),
+                cost_bytes=ROWS_BYTES + held,
+            )
+        except BaseException:
+            await _give_up(store, stored)
+            raise
+
+
+async def _known(tx: ReadTransaction, session_id: str) -> tuple[SessionRow | None, bool]:
+    """The row of a session, if it has files, and whether there is one of that id at all."""
+    row = await rows.load_by_id(tx.rows, session_id)
+    return row, row is not None or await journals.find(tx.rows, session_id) is not None
 
 
 @contextmanager
@@ -120,16 +148,22 @@ def _look_through(stream: BinaryIO) -> _Contents:
     session: SessionHead | None = None
     files: dict[str, FileEnd] = {}
     name = ""
+    looking: Looking | None = None
     for part in read(stream):
         match part:
             case SessionHead():
-                session = part
+                session, looking = part, Looking(part)
+            case RepoHead() if looking is not None:
+                looking.repo(part)
+            case RecordPart() if looking is not None:
+                looking.record(part)
             case FileHead():
                 name = part.name
             case FileEnd():
                 files[name] = part
     assert session is not None, "it begins with one"
-    return _Contents(session, files)
+    assert looking is not None
+    return _Contents(session, looking.end(), files)
 
 
 async def _own_id(store: FileStore, session: SessionHead, agent: str | None) -> SessionHead:
@@ -138,29 +172,38 @@ async def _own_id(store: FileStore, session: SessionHead, agent: str | None) -> 
     if agent is None or agent == session.definition_id:
         return session
     session_id = session.session_id
-    row = await store.view(lambda tx: rows.load_by_id(tx.rows, session_id))
+    row = await store.view(lambda tx: journals.find(tx.rows, session_id))
     if row is not None and row.definition_id != agent:
         session_id = str(uuid5(COPIES, f"{session_id}/{agent}"))
     return replace(session, definition_id=agent, session_id=session_id)
 
 
 async def _present(
-    store: FileStore, row: SessionRow, session: SessionHead, contents: _Contents
+    store: FileStore, row: SessionRow | None, session: SessionHead, contents: _Contents
 ) -> Imported:
     """The store has a session of that id: fine if it is the same."""
-    at, agent = row.archived_ms, row.definition_id
-    zone = current_zone(agent) if at is None else archive_zone(agent, at)
+    zone, agent = FEED_PREFIX + session.session_id, session.definition_id
+    if row is not None:
+        at, agent = row.archived_ms, row.definition_id
+        zone = current_zone(agent) if at is None else archive_zone(agent, at)
     infos = {info.name: info for info in await store.files(zone) or []}
-    is_same = agent == session.definition_id and {
-        name: info.size for name, info in infos.items()
-    } == {name: end.size for name, end in contents.files.items()}
+    has_records = await store.view(
+        lambda tx: is_same_journal(tx.rows, session.session_id, contents.records)
+    )
+    is_same = (
+        has_records
+        and agent == session.definition_id
+        and {name: info.size for name, info in infos.items()}
+        == {name: end.size for name, end in contents.files.items()}
+    )
     for name, end in contents.files.items() if is_same else ():
         is_same = is_same and await store.digest(zone, name) == end.digest.hex()
     if not is_same:
         hint = "--as <another agent> brings it in as a copy"
         message = f"session {session.session_id!a} is here already, with other content"
         raise AlreadyExistsError(message, operation="import", zone=zone, hint=hint)
-    return Imported(zone, session.session_id, len(infos), contents.bytes, True)
+    count = contents.records.row.records if contents.records.row else 0
+    return Imported(zone, session.session_id, len(infos), contents.bytes, count, True)
 
 
 async def _store(
@@ -181,7 +224,7 @@ async def _store(
 
     try:
         while (head := await asyncio.to_thread(next, parts, None)) is not None:
-            if isinstance(head, SessionHead):
+            if isinstance(head, SessionHead | RepoHead | RecordPart):
                 continue
             assert isinstance(head, FileHead)
             end = contents.files.get(head.name)
@@ -223,10 +266,19 @@ async def _give_up(store: FileStore, stored: list[_Stored]) -> None:
 
 
 async def _appear(
-    tx: Transaction, session: SessionHead, stored: list[_Stored], contents: _Contents
+    tx: Transaction,
+    session: SessionHead,
+    stored: list[_Stored],
+    contents: _Contents,
+    stream: BinaryIO,
 ) -> Imported:
+    count = contents.records.row.records if contents.records.row else 0
     if await rows.load_by_id(tx.rows, session.session_id) is not None:
         raise AlreadyExistsError("the session has just come", operation="import", hint="try again")
+    await appear(tx, session, contents.records, stream)
+    if not contents.has_zone:
+        zone = FEED_PREFIX + session.session_id
+        return Imported(zone, session.session_id, 0, 0, count, False)
     zone, archived_ms = await _place(tx, session, stored)
     made = await tx.add_zone(zone, created_ms=session.created_ms, meta=session.meta)
     found = await tx.zone_row(made.name)
@@ -261,8 +313,9 @@ async def _appear(
             covered=session.covered,
             state_version=state[0] if session.is_looked_into else 0,
         ),
+        joins=contents.records.row is not None,
     )
-    return Imported(zone, session.session_id, len(stored), contents.bytes, False)
+    return Imported(zone, session.session_id, len(stored), contents.bytes, count, False)
 
 
 async def _place(

@@ -23,21 +23,27 @@ from filestore.errors import (
     InvalidNameError,
     NewerFormatError,
 )
+from filestore.journal.bodies import BODY_BYTES_MAX, is_text
 from filestore.model import PIECE_BYTES_MAX, Json, check_file_name
 from filestore.sessions.names import check_definition_id, check_session_id
 
 MAGIC = b"zoned session\n"
-VERSION = 1
+VERSION = 2
+"""1 had no records."""
 FILES_MAX = 1000
 HEAD_BYTES_MAX = 256 << 10
 PREVIEW_CHARS_MAX = 1000
+PATH_CHARS_MAX = 4096
 RATIO_MAX = 256
 """No piece is packed tighter, so a small file cannot become an endless one."""
 LEVEL = 3
 _NUMBER_MAX = 1 << 62
 _VERSION = struct.Struct("<H")
 _FRAME = struct.Struct("<BBII")
-_SESSION, _FILE, _DATA, _FILE_END, _END = range(1, 6)
+_SESSION, _FILE, _DATA, _FILE_END, _END, _REPO, _RECORD = range(1, 8)
+RECORD_BYTES_MAX = BODY_BYTES_MAX + (16 << 10)
+_BYTES_MAX = {_DATA: PIECE_BYTES_MAX, _RECORD: RECORD_BYTES_MAX}
+"""Of a frame's plain bytes; of all others HEAD_BYTES_MAX."""
 
 HINT = "get another copy of the file; nothing was imported"
 
@@ -76,11 +82,31 @@ class FileEnd(NamedTuple):
     digest: bytes
 
 
-Part = SessionHead | FileHead | bytes | FileEnd
+class RepoHead(NamedTuple):
+    """The repo that a session is about."""
+
+    id: str
+    path: str
+    name: str
+    created_ms: int
+
+
+class RecordPart(NamedTuple):
+    """One record, in the order of their seqs. `body` is JSON."""
+
+    at_ms: int
+    kind: str
+    ref: str | None
+    body: bytes
+
+
+Part = SessionHead | RepoHead | RecordPart | FileHead | bytes | FileEnd
 
 
 class Writer:
-    """Writes a session in its one order: its head; each file's head, bytes, end; the end."""
+    """Writes a session in its one order: its head; its repo; its records; each file's head, bytes,
+    end; the end.
+    """
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -93,6 +119,12 @@ class Writer:
     def session(self, head: SessionHead) -> None:
         self._head(_SESSION, {each: getattr(head, each) for each in head.__slots__})
 
+    def repo(self, head: RepoHead) -> None:
+        self._head(_REPO, head._asdict())
+
+    def record(self, part: RecordPart) -> None:
+        self._packed(_RECORD, msgpack.packb(part._asdict()))
+
     def file(self, head: FileHead) -> None:
         check_portable_name(head.name)
         self._file, self._size = blake3(), 0
@@ -102,10 +134,7 @@ class Writer:
         """Bytes of the file, at most PIECE_BYTES_MAX at a time."""
         self._file.update(data)
         self._size += len(data)
-        packed = self._packer.compress(data)
-        is_packed = len(packed) < len(data) <= len(packed) * RATIO_MAX
-        codec, stored = (CODEC_ZSTD, packed) if is_packed else (CODEC_RAW, data)
-        self._frame(_DATA, stored, codec, len(data))
+        self._packed(_DATA, data)
 
     def end_file(self) -> FileEnd:
         end = FileEnd(self._size, self._file.digest())
@@ -119,6 +148,12 @@ class Writer:
         if "meta" in fields:
             fields["meta"] = orjson.dumps(fields["meta"], option=orjson.OPT_SORT_KEYS)
         self._frame(kind, msgpack.packb(fields))
+
+    def _packed(self, kind: int, data: bytes) -> None:
+        packed = self._packer.compress(data)
+        is_packed = len(packed) < len(data) <= len(packed) * RATIO_MAX
+        codec, stored = (CODEC_ZSTD, packed) if is_packed else (CODEC_RAW, data)
+        self._frame(kind, stored, codec, len(data))
 
     def _frame(self, kind: int, stored: bytes, codec: int = 0, plain: int = 0) -> None:
         self._write(_FRAME.pack(kind, codec, len(stored), plain or len(stored)))
@@ -153,16 +188,24 @@ class _Reader:
 
     def parts(self) -> Iterator[Part]:
         self._check_start()
-        kind, data, _, _ = self._frame(HEAD_BYTES_MAX)
+        kind, data, _, _ = self._frame()
         if kind != _SESSION:
             raise _bad("it does not begin with a session")
         yield _session(data)
         names: set[str] = set()
+        last = kind
         while True:
             before = self._all.digest()
-            kind, data, _, _ = self._frame(HEAD_BYTES_MAX)
+            kind, data, codec, plain = self._frame()
             if kind == _END:
                 break
+            is_first, last = last == _SESSION, kind
+            if kind == _REPO and is_first:
+                yield _repo(data)
+                continue
+            if kind == _RECORD and not names:
+                yield _record(_unpacked(codec, data, plain))
+                continue
             if kind != _FILE:
                 raise _bad("a file has no head")
             head = _file(data)
@@ -196,7 +239,7 @@ class _Reader:
     def _bytes(self, name: str) -> Iterator[Part]:
         hasher, size = blake3(), 0
         while True:
-            kind, data, codec, plain = self._frame(PIECE_BYTES_MAX)
+            kind, data, codec, plain = self._frame()
             if kind == _FILE_END:
                 break
             if kind != _DATA:
@@ -210,14 +253,14 @@ class _Reader:
             raise _bad(f"the file {name!a} does not match its hash")
         yield end
 
-    def _frame(self, stored_max: int) -> tuple[int, bytes, int, int]:
+    def _frame(self) -> tuple[int, bytes, int, int]:
         head = self._stream.read(_FRAME.size)
         if len(head) != _FRAME.size:
             raise _bad("it is cut off")
         kind, codec, stored, plain = _FRAME.unpack(head)
-        if stored > stored_max or plain > PIECE_BYTES_MAX or plain > stored * RATIO_MAX:
+        if max(stored, plain) > _BYTES_MAX.get(kind, HEAD_BYTES_MAX) or plain > stored * RATIO_MAX:
             raise _bad(f"a piece claims {plain} bytes in {stored}")
-        if kind != _DATA and (codec, plain) != (CODEC_RAW, stored):
+        if kind not in _BYTES_MAX and (codec, plain) != (CODEC_RAW, stored):
             raise _bad("what is no data is packed")
         data = self._stream.read(stored)
         if len(data) != stored:
@@ -259,6 +302,22 @@ def _session(data: bytes) -> SessionHead:
         )
     except InvalidArgumentError as error:
         raise _bad(error.message) from error
+
+
+def _repo(data: bytes) -> RepoHead:
+    fields = _Fields(data, RepoHead._fields)
+    repo_id, path, name = (fields.text(each, PATH_CHARS_MAX) for each in ("id", "path", "name"))
+    if not (repo_id and path and all(map(is_text, (repo_id, path, name)))):
+        raise _bad("its repo has no id or no path")
+    return RepoHead(repo_id, path, name, fields.time("created_ms"))
+
+
+def _record(data: bytes) -> RecordPart:
+    fields = _Fields(data, RecordPart._fields)
+    ref, body = fields["ref"], fields["body"]
+    if not isinstance(ref, str | None) or not isinstance(body, bytes):
+        raise _bad("a record has another form")
+    return RecordPart(fields.time("at_ms"), fields.text("kind"), ref, body)
 
 
 def _file(data: bytes) -> FileHead:

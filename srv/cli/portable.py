@@ -1,6 +1,8 @@
 """`zoned export` and `zoned import`: one session as one file, from store to store."""
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from srv.cli import folder
 from srv.cli.backend import connected, load_config, place_of
@@ -26,8 +28,8 @@ def export(call: Invocation) -> int:
     if call.is_json:
         call.screen.json(done)
     else:
-        what = f"{several(done['files'], 'file')}, {size(done['bytes'])} in {size(done['size'])}"
-        call.screen.line(f"{harmless(file)}: {done['zone']}, {what}")
+        what = f"{_told(done)} in {size(done['size'])}"
+        call.screen.line(f"{harmless(file)}: {harmless(done['zone'])}, {what}")
     return 0
 
 
@@ -43,8 +45,14 @@ def import_(call: Invocation) -> int:
     if call.is_json:
         call.screen.json(done)
     elif done["is_present"]:
-        call.screen.line(f"{done['zone']} is here already; nothing is changed")
+        call.screen.line(f"{harmless(done['zone'])} is here already; nothing is changed")
     else:
-        what = f"{several(done['files'], 'file')}, {size(done['bytes'])}"
-        call.screen.line(f"{done['zone']}: {what}, session {harmless(done['session_id'])}")
+        zone, session = harmless(done["zone"]), harmless(done["session_id"])
+        call.screen.line(f"{zone}: {_told(done)}, session {session}")
     return 0
+
+
+def _told(done: Mapping[str, Any]) -> str:
+    """What a session consists of."""
+    records, files = several(done["records"], "record"), several(done["files"], "file")
+    return f"{records}, {files}, {size(done['bytes'])}"

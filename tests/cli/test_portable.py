@@ -13,7 +13,7 @@ def test_session_goes_from_store_to_store(zoned: Zoned, tmp_path: Path) -> None:
     zone = zoned.fill()
     file, other = tmp_path / "ada.session", Zoned(tmp_path / "other")
     told = zoned.ok("export", zone, str(file)).text
-    assert told == f"{file}: {zone}, 2 files, 97 B in {file.stat().st_size} B\n"
+    assert told == f"{file}: {zone}, 2 records, 2 files, 97 B in {file.stat().st_size} B\n"
     assert file.stat().st_mode & 0o777 == 0o600
     done = other.json("import", str(file))
     assert (done["zone"], done["files"], done["is_present"]) == (zone, 2, False)
@@ -22,7 +22,7 @@ def test_session_goes_from_store_to_store(zoned: Zoned, tmp_path: Path) -> None:
     assert other.ok("import", str(file)).text == f"{zone} is here already; nothing is changed\n"
     assert zoned.ok("import", str(file)).text == f"{zone} is here already; nothing is changed\n"
     copied = zoned.ok("import", str(file), "--as", "bob").text
-    assert copied.startswith(f"{zone.replace('ada', 'bob')}: 2 files, 97 B, session ")
+    assert copied.startswith(f"{zone.replace('ada', 'bob')}: 2 records, 2 files, 97 B, session ")
     assert zoned.ok("check", "--deep").code == 0
 
 

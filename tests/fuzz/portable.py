@@ -11,7 +11,16 @@ from blake3 import blake3
 from filestore import StoreError
 from filestore.chunking import CODEC_RAW, CODEC_ZSTD
 from filestore.sessions import portable as session_file
-from filestore.sessions.portable import MAGIC, RATIO_MAX, FileEnd, FileHead, SessionHead, Writer
+from filestore.sessions.portable import (
+    MAGIC,
+    RATIO_MAX,
+    FileEnd,
+    FileHead,
+    RecordPart,
+    RepoHead,
+    SessionHead,
+    Writer,
+)
 from tests.fuzz.source import Source, Text
 
 HEAD: dict[str, Any] = {
@@ -20,7 +29,9 @@ HEAD: dict[str, Any] = {
     "meta": b"{}",
 }  # fmt: skip
 FILE: dict[str, Any] = {"name": "output", "created_ms": 5, "modified_ms": 6, "meta": b"{}"}
-SESSION_KIND, FILE_KIND, DATA_KIND, FILE_END_KIND, END_KIND = range(1, 6)
+REPO: dict[str, Any] = {"id": "r", "path": "/code", "name": "code", "created_ms": 5}
+RECORD: dict[str, Any] = {"at_ms": 5, "kind": "note", "ref": None, "body": b"{}"}
+SESSION_KIND, FILE_KIND, DATA_KIND, FILE_END_KIND, END_KIND, REPO_KIND, RECORD_KIND = range(1, 8)
 
 
 def portable(data: bytes) -> None:
@@ -38,6 +49,10 @@ def portable(data: bytes) -> None:
         match part:
             case SessionHead():
                 writer.session(part)
+            case RepoHead():
+                writer.repo(part)
+            case RecordPart():
+                writer.record(part)
             case FileHead():
                 writer.file(part)
             case FileEnd():
@@ -51,20 +66,23 @@ def portable(data: bytes) -> None:
 
 def framed(data: bytes) -> bytes:
     """A file of frames as the input says, with the right hash at its end."""
-    source, written = Source(data), bytearray(MAGIC + b"\1\0")
+    source, written = Source(data), bytearray(MAGIC + b"\2\0")
     hasher, size = blake3(), 0
     for _ in range(30):
         if not source.left:
             break
-        choice = source.byte() % 7
+        choice = source.byte() % 9
         match choice:
             case 0:
-                kind, payload = source.byte() % 7, source.take(source.byte())
+                kind, payload = source.byte() % 9, source.take(source.byte())
                 _frame(written, kind, payload, source.byte() % 3, source.byte())
             case 1 | 2:
                 kind, head = (SESSION_KIND, HEAD) if choice == 1 else (FILE_KIND, FILE)
                 _frame(written, kind, msgpack.packb(_bent(head, source)))
                 hasher, size = blake3(), 0
+            case 7 | 8:
+                kind, head = (REPO_KIND, REPO) if choice == 7 else (RECORD_KIND, RECORD)
+                _frame(written, kind, msgpack.packb(_bent(head, source)))
             case 3 | 4:
                 payload = source.take(source.byte())
                 is_packed = choice == 4

@@ -13,6 +13,7 @@ from filestore.journal.fold import fold, opened
 from filestore.journal.mending import LOST_CHUNK, Mending
 from filestore.journal.model import JournalRow, Record
 from filestore.records.messages import refuse_missing
+from filestore.sessions.foreign import taken
 from tests.journal.test_fold import HISTORIES, OPEN, Step, folded
 
 NEW_ID = ("found", "found")
@@ -29,7 +30,10 @@ def mended(
 
 
 def journal_of(steps: list[tuple[int, Step]]) -> list[Record]:
-    later = [Record(seq, at, kind, body) for seq, (at, (kind, body)) in enumerate(steps, 1)]
+    later = [
+        Record(seq, at, kind, body, body["id"] if kind == "message" else None)
+        for seq, (at, (kind, body)) in enumerate(steps, 1)
+    ]
     return [Record(0, 0, "open", OPEN), *later]
 
 
@@ -47,8 +51,11 @@ def test_records_that_are_left_stay_and_the_row_is_what_it_was(
         is_new = seq in lost or seq >= len(journal)
         assert is_new or record == journal[seq]
     row = opened(7, found[0])
-    for record in found[1:]:
-        row = fold(row, record)
+    accepted: JournalRow | None = None
+    for record in found:
+        row = row if record.seq == 0 else fold(row, record)
+        accepted = taken(accepted, record)
+    assert accepted == row._replace(id=0), "another store would take it in"
     assert mending.row is not None
     assert row._replace(updated_ms=mending.row.updated_ms) == mending.row
     assert sum(b - a + 1 for a, b in mending.lost_stretches()) == mending.lost

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import msgpack
+import orjson
 import pytest
 import zstandard
 from blake3 import blake3
@@ -29,12 +30,15 @@ from filestore import (
     StoreError,
 )
 from filestore.check import check
+from filestore.records import NewSession, Records
+from filestore.records.transcripts import Transcripts
 from filestore.sessions import Sessions
 from filestore.sessions.exporting import export_session
 from filestore.sessions.importing import import_session
 from filestore.sessions.portable import (
     FileHead,
     Part,
+    RecordPart,
     SessionHead,
     Writer,
     read,
@@ -94,6 +98,79 @@ async def test_sessions_come_over_as_they_were(
         assert (brought.zone, brought.session_id) == (done.zone, done.session_id)
         assert (brought.files, brought.bytes, brought.is_present) == (done.files, done.bytes, False)
     assert await contents_of(target) == await contents_of(source)
+
+
+async def record_all(store: FileStore, workspace: Path) -> None:
+    """Records of all kinds: of `ada`'s current session, which has files, and of one that has none,
+    about a repo.
+    """
+    records, transcripts = Records(store), Transcripts(store)
+    (workspace / "code").mkdir(parents=True)
+    repo = await records.add_repo("code", "Code", workspace)
+    async with Sessions(store) as sessions:
+        ada = (await sessions.read_state("ada")).session_id
+    await records.create(NewSession("rest", "work", agent_name="ada", repo_id=repo.id))
+    for name in (ada, "work"):
+        await transcripts.start(name, {"agentSlug": "ada", "title": "T", "context": CONTEXT})
+        await transcripts.append(name, {**SAID, "role": "user"})
+        await records.update(name, phase="planning", metadata={"big": 10**30}, error="no")
+        await records.prompt(name, "do it")
+        for part in range(700):
+            await records.add_message(
+                name, "agent", f"{part} ", partial=part < 699, message_id="answer"
+            )
+        await records.add_record(name, "checkpoint", {"name": "c", "state": {"x_id": "r"}}, ref="c")
+        await records.add_record(name, "observation", {"outcomes": [{"id": "pr"}]})
+    await records.finish("work", "failed", note={"ms": 1}, summary="no", reason="tried")
+
+
+CONTEXT = {"workingDir": "/", "fsScopeTier": "read"}
+SAID = {"content": [{"type": "text", "text": "said"}], "timestamp": "2026-01-01T00:00:00Z"}
+
+
+async def test_records_come_over_with_and_without_files(
+    source: FileStore, target: FileStore, tmp_path: Path
+) -> None:
+    await record_all(source, tmp_path / "code")
+    archive = await archive_of(source, "ada")
+    for place in ("ada", archive, "work"):
+        done = await export_session(source, place, tmp_path / place)
+        brought = await import_session(target, tmp_path / place)
+        assert (brought.zone, brought.session_id) == (done.zone, done.session_id)
+        assert brought.records == done.records
+        assert await import_session(target, tmp_path / place) == brought._replace(is_present=True)
+    assert (done.zone, done.files, done.records) == ("journal:work", 0, 711)
+    assert await contents_of(target) == await contents_of(source)
+    # A copy beside the original, in the same store: a session of its own, of the same repo.
+    copy = await import_session(target, tmp_path / "work", definition_id="bob")
+    assert copy.session_id != "work"
+    records = Records(target)
+    before, after = await records.get("work"), await records.get(copy.session_id)
+    assert after == before._replace(id=copy.session_id, definition_id="bob")
+    assert await records.messages(copy.session_id) == [
+        each._replace(session_id=copy.session_id) for each in await records.messages("work")
+    ]
+    # It goes on, there and here: a repeat finds it as long as it begins with the same records.
+    goes_on = await import_session(target, tmp_path / "ada")
+    await records.update(goes_on.session_id, phase="executing")
+    assert (await import_session(target, tmp_path / "ada")).is_present
+    await Records(source).update(goes_on.session_id, phase="validating")
+    await export_session(source, "ada", tmp_path / "later")
+    with pytest.raises(AlreadyExistsError, match="with other content"):
+        await import_session(target, tmp_path / "later")
+
+
+async def test_path_of_a_repo_that_is_another_ones_here_is_left_to_it(
+    source: FileStore, target: FileStore, tmp_path: Path
+) -> None:
+    await record_all(source, tmp_path / "code")
+    own = await Records(target).add_repo("code", "Mine", tmp_path / "code")
+    await export_session(source, "work", tmp_path / "file")
+    await import_session(target, tmp_path / "file")
+    (theirs,) = await Records(source).list_repos()
+    assert await Records(target).list_repos() == [
+        theirs._replace(path=f"/imported/{theirs.id}"), own
+    ]  # fmt: skip
 
 
 async def test_repeat_finds_it_and_changes_nothing(
@@ -249,10 +326,72 @@ def bomb() -> bytes:
     return joined([*PARTS[:2], (3, 1, 1 << 20, packed), *PARTS[3:]])
 
 
+OPEN = {"id": "id-1", "definition_id": "ada", "origin": "cli"}
+TALK = {"id": "m", "role": "user", "content": {"type": "text", "text": "x"}}
+
+
+def recorded(*parts: tuple[str, object], ref: str | None = None) -> bytes:
+    """A file with these records."""
+    stream = io.BytesIO()
+    writer = Writer(stream)
+    writer.session(HEAD)
+    for kind, body in parts:
+        data = body if isinstance(body, bytes) else orjson.dumps(body)
+        writer.record(RecordPart(1, kind, ref, data))
+    writer.end()
+    return stream.getvalue()
+
+
+BAD_RECORDS: dict[str, bytes] = {
+    "another session": recorded(("open", OPEN | {"id": "other"})),
+    "another agent": recorded(("open", OPEN | {"definition_id": "eve"})),
+    "path for an agent": recorded(("open", OPEN | {"definition_id": "../x"})),
+    "no beginning": recorded(("note", {})),
+    "unknown origin": recorded(("open", OPEN | {"origin": "moon"})),
+    "unknown kind": recorded(("open", OPEN), ("virus", {})),
+    "no JSON": recorded(("open", OPEN), ("note", b"{")),
+    "no object": recorded(("open", OPEN), ("note", b"[]")),
+    "other spelling": recorded(("open", OPEN), ("note", b'{"a": 1}')),
+    "too deep": recorded(("open", OPEN), ("note", b'{"a":' + b"[" * 900 + b"]" * 900 + b"}")),
+    "message without role": recorded(("open", OPEN), ("message", {"id": "m", "content": {}})),
+    "message not found": recorded(("open", OPEN), ("message", TALK)),
+    "text that is none": recorded(
+        ("open", OPEN), ("message", TALK | {"content": {"type": "text", "text": 7}}), ref="m"
+    ),
+    "row of no transcript": recorded(
+        ("open", OPEN), ("message", TALK | {"content": [{"type": "text"}], "number": 1}), ref="m"
+    ),
+    "negative part": recorded(("open", OPEN), ("message", TALK | {"part": -1}), ref="m"),
+    "unknown phase": recorded(("open", OPEN), ("phase", {"from": "", "to": "asleep"})),
+    "end that is none": recorded(("open", OPEN), ("end", {"status": "active", "phase": "failed"})),
+    "metadata": recorded(("open", OPEN), ("meta", {"metadata": 5})),
+    "title": recorded(("open", OPEN | {"title": 5})),
+    "transcript": recorded(("open", OPEN), ("meta", {"transcript": {}})),
+    "another row": recorded(("open", OPEN), ("meta", {"stated": {"id": 1}})),
+    "half an end": recorded(("open", OPEN), ("meta", {"stated": {"status": "completed"}})),
+    "start of nothing": recorded(("open", OPEN), ("meta", {"stated": {"transcript_seq": 0}})),
+    "repo of nothing": recorded(("open", OPEN | {"repo_id": "r"})),
+    "large": recorded(("open", OPEN | {"purpose": "x" * 300_000})),
+}
+
+
+@pytest.mark.parametrize("name", BAD_RECORDS)
+async def test_records_that_no_session_could_have_are_refused(
+    target: FileStore, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").write_bytes(BAD_RECORDS[name])
+    position = target.position
+    with pytest.raises(CorruptionError, match="refused"):
+        await import_session(target, tmp_path / "file")
+    assert target.position == position
+    (tmp_path / "file").write_bytes(recorded(("open", OPEN), ("note", {}), ref="n"))
+    assert (await import_session(target, tmp_path / "file")).records == 2
+
+
 HOSTILE: dict[str, tuple[bytes, type[StoreError], str]] = {
     "empty": (b"", CorruptionError, "it is no exported session"),
     "a zip": (b"PK\x03\x04" + bytes(100), CorruptionError, "it is no exported session"),
-    "newer": (joined(PARTS, 2), NewerFormatError, "format 2"),
+    "newer": (joined(PARTS, 3), NewerFormatError, "format 3"),
     "no format": (joined(PARTS, 0), CorruptionError, "no format"),
     "no head": (joined(PARTS[1:]), CorruptionError, "does not begin with a session"),
     "two heads": (joined([PARTS[0], *PARTS]), CorruptionError, "no head"),
