@@ -39,6 +39,7 @@ _FILE_BY_ID = (
     f"SELECT z.name, {_FILE_COLUMNS} FROM file f JOIN zone z ON z.id = f.zone_id WHERE f.id = ?"
 )
 _ZONE_COLUMNS = "id, name, version, created_ms, meta, row_check"
+_ZONE_COLUMNS_JOINED = "z.id, z.name, z.version, z.created_ms, z.meta, z.row_check"
 _ZONES_FROM: LiteralString = (
     f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name >= ? AND name < ? ORDER BY name LIMIT ?"
 )
@@ -129,7 +130,7 @@ class ReadTransaction:
         row = await self._reader.fetch_one(
             f"SELECT {_ZONE_COLUMNS} FROM zone WHERE name = ?", (zone,)
         )
-        return zone_row(row) if row else None
+        return self._wanted_zone(zone, row) if row else None
 
     # -- files
 
@@ -150,7 +151,10 @@ class ReadTransaction:
         rows = await self._reader.fetch(
             f"SELECT {_FILE_COLUMNS} FROM file f WHERE f.zone_id = ? ORDER BY f.name", (zone_id,)
         )
-        return [file_row(zone, row) for row in rows]
+        found = [file_row(zone, row) for row in rows]
+        if any(row.zone_id != zone_id for row in found):
+            raise CorruptionError("files of another zone are found for it", zone=zone)
+        return found
 
     async def file_by_id(self, file_id: int) -> tuple[str, FileRow] | None:
         """The zone and row of a file, wherever it is now; None if it is gone."""
@@ -162,15 +166,26 @@ class ReadTransaction:
         head: Head | None = self._reader.heads.get((zone, name))
         if head is None:
             found = await self._reader.fetch_one(
-                f"SELECT {_FILE_COLUMNS} FROM zone z JOIN file f ON f.zone_id = z.id "
-                "WHERE z.name = ? AND f.name = ?",
+                f"SELECT {_ZONE_COLUMNS_JOINED}, {_FILE_COLUMNS} "
+                "FROM zone z JOIN file f ON f.zone_id = z.id WHERE z.name = ? AND f.name = ?",
                 (zone, name),
             )
             if found is None:
                 return None
-            head = await self.head_of(zone, file_row(zone, found))
+            zone_id = self._wanted_zone(zone, found[:6]).id
+            row = file_row(zone, found[6:])
+            if (row.zone_id, row.name) != (zone_id, name):
+                raise CorruptionError("another file is found for it", zone=zone, name=name)
+            head = await self.head_of(zone, row)
             self._reader.heads[zone, name] = head
         return head
+
+    def _wanted_zone(self, zone: str, row: tuple[Any, ...]) -> ZoneRow:
+        """The zone that was looked for by its name: a damaged index finds others, too."""
+        found = zone_row(row)
+        if found.name != zone:
+            raise CorruptionError("another zone is found for it", zone=zone)
+        return found
 
     async def head_of(self, zone: str, row: FileRow) -> Head:
         """Move a row on by the appends since."""

@@ -19,6 +19,7 @@ Outcome = Literal["completed", "failed", "abandoned"]
 RecordKind = Literal[
     "open", "message", "phase", "meta", "error", "checkpoint", "observation", "end", "note"
 ]
+KINDS: frozenset[str] = frozenset(get_args(RecordKind))
 Origin = Literal["pane", "rest", "cli", "mcp", "transcript"]
 """By which surface a session was begun."""
 

@@ -15,6 +15,7 @@ from filestore.engine.schema import row_check, values_check
 from filestore.errors import CorruptionError
 from filestore.journal.bodies import dump, load
 from filestore.journal.model import (
+    KINDS,
     RECORDS_MAX,
     SEQ_BITS,
     JournalRow,
@@ -44,6 +45,9 @@ async def find(tx: ReadTx, session_id: str) -> JournalRow | None:
     row = await tx.fetch_one(
         f"SELECT {COLUMNS} FROM journal j WHERE j.session_id = ?", (session_id,)
     )
+    # A damaged index finds others, too.
+    if row is not None and row[1] != session_id:
+        raise CorruptionError(f"another journal is found for session {session_id!a}")
     return None if row is None else unpack(row)
 
 
@@ -141,27 +145,48 @@ async def insert_record(tx: Tx, journal_id: int, record: Record, data: bytes) ->
 
 
 async def load_records(
-    tx: ReadTx, journal_id: int, first_seq: int, limit: int, kind: RecordKind | None = None
+    tx: ReadTx, journal_id: int, first_seq: int, limit: int, *, upto: int = 0
 ) -> list[Record]:
     """Records of one session in order, from a seq on; never those of another. CorruptionError if
-    one is missing among them, which shows where they are not of one `kind`.
+    one is missing among them, or, where it tells how many there are, `upto`, behind them.
     """
     start, end = _range(journal_id)
     first_seq = max(0, min(first_seq, RECORDS_MAX))
-    # The plus keeps the index over kinds out of it: that would read those of all sessions.
-    among: LiteralString = "" if kind is None else "AND +kind = ? "
+    limit = max(0, min(limit, RECORDS_MAX))
     rows = await tx.fetch(
-        f"SELECT {_RECORD} FROM record WHERE id >= ? AND id < ? {among}ORDER BY id LIMIT ?",
-        (
-            start + first_seq,
-            end,
-            *([] if kind is None else [kind]),
-            max(0, min(limit, RECORDS_MAX)),
-        ),
+        f"SELECT {_RECORD} FROM record WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+        (start + first_seq, end, limit),
     )
     found = [_record(row) for row in rows]
-    if kind is None:
-        _refuse_gap(journal_id, first_seq, found)
+    _refuse_gap(journal_id, first_seq, [each.seq for each in found], limit, upto)
+    return found
+
+
+async def load_kind(
+    tx: ReadTx, journal: JournalRow, first_seq: int, limit: int, kind: RecordKind
+) -> list[Record]:
+    """The same of one kind. All others are looked at, but for their bodies: none may be missing."""
+    start, end = _range(journal.id)
+    seq = max(0, min(first_seq, RECORDS_MAX))
+    found: list[Record] = []
+    while len(found) < limit:
+        rows = await tx.fetch(
+            "SELECT id, at_ms, kind, ref, CASE kind WHEN ? THEN body END, row_check FROM record "
+            "WHERE id >= ? AND id < ? ORDER BY id LIMIT ?",
+            (kind, start + seq, end, PAGE_RECORDS_MAX),
+        )
+        seqs = [row[0] - start for row in rows]
+        _refuse_gap(journal.id, seq, seqs, PAGE_RECORDS_MAX, journal.records)
+        for row in rows:
+            if row[2] == kind:
+                found.append(_record(row))
+            elif row[2] not in KINDS:
+                raise CorruptionError(f"record {row[0] - start} of journal {journal.id} is damaged")
+            if len(found) == limit:
+                break
+        if len(rows) < PAGE_RECORDS_MAX:
+            break
+        seq += len(rows)
     return found
 
 
@@ -226,26 +251,30 @@ async def load_page(
             (start + max(0, min(at, RECORDS_MAX)), end, limit),
         )
         found += [_record(row) for row in rows]
-        _refuse_gap(journal_id, max(0, first_seq), found)
+        _refuse_gap(journal_id, max(0, first_seq), [each.seq for each in found], 0)
         size += sum(len(row[4]) for row in rows)
         if len(rows) < limit:
             break
     return found
 
 
-def _refuse_gap(journal_id: int, first_seq: int, found: list[Record]) -> None:
-    """Records have no gaps: a damaged tree may lose some."""
-    if found and found[-1].seq != first_seq + len(found) - 1:
-        seqs = {record.seq for record in found}
-        lost = next(seq for seq in range(first_seq, found[-1].seq) if seq not in seqs)
-        raise CorruptionError(f"record {lost} of journal {journal_id} is missing")
+def _refuse_gap(
+    journal_id: int, first_seq: int, seqs: list[int], limit: int, upto: int = 0
+) -> None:
+    """Records have no gaps; a damaged tree may lose some."""
+    wanted = range(first_seq, first_seq + len(seqs))
+    for seq, found in zip(wanted, seqs, strict=True):
+        if seq != found:
+            raise CorruptionError(f"record {seq} of journal {journal_id} is missing")
+    if len(seqs) < limit and wanted.stop < upto:
+        raise CorruptionError(f"record {wanted.stop} of journal {journal_id} is missing")
 
 
 async def find_records(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> list[Record]:
     """The records of one session that can be found by `ref`, in order; of these kinds, if given."""
     among, params = _among(journal_id, ref, kinds)
     rows = await tx.fetch(f"SELECT {_RECORD} FROM record WHERE {among} ORDER BY id", params)
-    return [_record(row) for row in rows]
+    return [_found(row, journal_id, ref) for row in rows]
 
 
 async def find_last(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> Record | None:
@@ -254,7 +283,14 @@ async def find_last(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -
     row = await tx.fetch_one(
         f"SELECT {_RECORD} FROM record WHERE {among} ORDER BY id DESC LIMIT 1", params
     )
-    return None if row is None else _record(row)
+    return None if row is None else _found(row, journal_id, ref)
+
+
+def _found(row: Row, journal_id: int, ref: str) -> Record:
+    """A record that was looked for by its ref: a damaged index finds others, too."""
+    if row[0] >> SEQ_BITS != journal_id or row[3] != ref:
+        raise CorruptionError(f"another record is found for {ref!a} of journal {journal_id}")
+    return _record(row)
 
 
 async def last_seq(tx: ReadTx, journal_id: int, ref: str, *kinds: RecordKind) -> int:
@@ -337,6 +373,8 @@ async def tally(tx: ReadTx, scope: str, key: str, status: Status) -> int:
         "WHERE scope = ? AND key = ? AND status = ?",
         (scope, key, status),
     )
+    if row is not None and tuple(row[:3]) != (scope, key, status):
+        raise CorruptionError(f"another count is found for {scope} {key!a}")
     return 0 if row is None else tally_of(row)
 
 

@@ -60,9 +60,7 @@ async def load_messages(
     """Messages in order, each once, where its last chunk stands; those after a seq, or a time."""
     found: list[Message] = []
     while limit is None or len(found) < limit:
-        records = await rows.load_records(
-            tx, row.id, after_seq + 1, RECORDS_PER_STEP, kind="message"
-        )
+        records = await rows.load_kind(tx, row, after_seq + 1, RECORDS_PER_STEP, "message")
         for record in records:
             after_seq = record.seq
             message = await ending_at(tx, row, record)

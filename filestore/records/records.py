@@ -17,7 +17,6 @@ from filestore.engine.base import Tx
 from filestore.errors import (
     AlreadyExistsError,
     ConflictError,
-    CorruptionError,
     InvalidArgumentError,
     LimitReachedError,
 )
@@ -255,10 +254,9 @@ class Records:
 
         async def unit(tx: ReadTransaction) -> list[Record]:
             row = await find(tx, session_id, "records")
-            found = await rows.load_records(tx.rows, row.id, after_seq + 1, limit, kind)
-            if kind is None and len(found) < min(limit, row.records - max(after_seq, -1) - 1):
-                raise CorruptionError(f"the last records of session {session_id!a} are missing")
-            return found
+            if kind is not None:
+                return await rows.load_kind(tx.rows, row, after_seq + 1, limit, kind)
+            return await rows.load_records(tx.rows, row.id, after_seq + 1, limit, upto=row.records)
 
         return await self._store.view(unit)
 

@@ -178,7 +178,7 @@ async def load_rows(tx: ReadTx, row: JournalRow) -> list[Row]:
     chunks: dict[str, list[Record]] = {}
     numbers: dict[str, int] = {}
     seq = number = 0
-    while found := await rows.load_records(tx, row.id, seq, RECORDS_PER_STEP, kind="message"):
+    while found := await rows.load_kind(tx, row, seq, RECORDS_PER_STEP, "message"):
         for record in found:
             key = record.body["id"]
             if not record.body.get("is_chunk"):

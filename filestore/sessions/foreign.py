@@ -17,12 +17,10 @@ from filestore.journal.model import (
     JournalRow,
     Origin,
     Record,
-    RecordKind,
 )
 from filestore.journal.writing import ROW_BODY_BYTES_MAX, check_id, check_ref
 from filestore.sessions.names import check_definition_id
 
-KINDS: frozenset[str] = frozenset(get_args(RecordKind))
 _ORIGINS = get_args(Origin)
 _ROLES = ("user", "agent", "system", "assistant", "tool")
 _MARKS = ("is_prompt", "partial", "is_chunk", "is_interruption")

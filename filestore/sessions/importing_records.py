@@ -13,9 +13,9 @@ from filestore.errors import AlreadyExistsError, CorruptionError, InvalidArgumen
 from filestore.journal import rows as journals
 from filestore.journal.bodies import dump, load
 from filestore.journal.fold import fold, opened, related_ids
-from filestore.journal.model import JournalRow, Record
+from filestore.journal.model import KINDS, JournalRow, Record
 from filestore.records.repos import Repo, add_repo
-from filestore.sessions.foreign import KINDS, taken
+from filestore.sessions.foreign import taken
 from filestore.sessions.portable import HINT, FileHead, RecordPart, RepoHead, SessionHead, read
 from filestore.transaction import Transaction
 

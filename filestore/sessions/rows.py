@@ -19,7 +19,7 @@ from filestore.journal import rows as journals
 from filestore.journal import writing as journal
 from filestore.journal.model import JournalRow
 from filestore.sessions.model import ArchiveInfo
-from filestore.sessions.names import OUTPUT, STATE, archive_zone, current_zone
+from filestore.sessions.names import OUTPUT, STATE, archive_zone, current_zone, parse_session
 
 ARCHIVED = "archived"
 """Why a session has ended that a pane archived."""
@@ -81,7 +81,11 @@ _new_tuple = tuple.__new__
 
 async def load(tx: ReadTx, zone: str) -> SessionRow | None:
     """The session in `zone`."""
-    return _row(await tx.fetch_one(_BY_ZONE, (zone,)))
+    row = _row(await tx.fetch_one(_BY_ZONE, (zone,)))
+    # A damaged index finds others, too.
+    if row is not None and parse_session(zone) != (row.definition_id, row.archived_ms):
+        raise CorruptionError("another session is found for it", zone=zone)
+    return row
 
 
 async def load_current(tx: ReadTx, definition_id: str) -> SessionRow | None:
@@ -91,7 +95,10 @@ async def load_current(tx: ReadTx, definition_id: str) -> SessionRow | None:
 
 async def load_by_id(tx: ReadTx, session_id: str) -> SessionRow | None:
     """A session wherever it is now."""
-    return _row(await tx.fetch_one(_BY_ID, (session_id,)))
+    row = _row(await tx.fetch_one(_BY_ID, (session_id,)))
+    if row is not None and row.session_id != session_id:
+        raise CorruptionError(f"another session is found for {session_id!a}")
+    return row
 
 
 async def load_archives(
