@@ -96,7 +96,9 @@ class AgentInfo:
 
 
 class Usage(NamedTuple):
-    """What one agent takes. Bytes are those of snapshots and streams, before they are packed."""
+    """What one agent takes. Bytes are those of snapshots and streams, before they are packed, and
+    of the bodies of records.
+    """
 
     definition_id: str
     archives: int
@@ -108,6 +110,9 @@ class Usage(NamedTuple):
     """When its oldest archive was made; 0 without any."""
     recent_bytes: int
     """Of its archives since the time that was asked for."""
+    records: int
+    record_bytes: int
+    """Of all its sessions, those without files, too."""
 
 
 class PrunePage(NamedTuple):

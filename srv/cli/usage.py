@@ -39,19 +39,28 @@ def _rows(backend: Backend) -> Iterator[Json]:
 
 
 def _bytes(row: Json) -> int:
-    total: int = row["archived_bytes"] + row["current_bytes"]
+    total: int = row["archived_bytes"] + row["current_bytes"] + row["record_bytes"]
     return total
 
 
+def _has_files(row: Json) -> bool:
+    return bool(row["archives"] or row["current_bytes"])
+
+
 def _show(screen: Screen, shown: list[Json], rows: list[Json], disk_bytes: int) -> None:
+    # A session of another surface is mostly the only one of its agent, which bears its name: these
+    # are told in one line.
+    shown = [row for row in shown if _has_files(row)]
+    others = [row for row in rows if not _has_files(row)]
     if shown:
         screen.table(
-            ("AGENT", "SIZE", "CURRENT", "ARCHIVES", "LINES", "7 DAYS", "OLDEST"),
+            ("AGENT", "SIZE", "CURRENT", "RECORDS", "ARCHIVES", "LINES", "7 DAYS", "OLDEST"),
             [
                 (
                     row["definition_id"],
                     size(_bytes(row)),
                     size(row["current_bytes"]),
+                    size(row["record_bytes"]),
                     str(row["archives"]),
                     str(row["archived_lines"] + row["current_lines"]),
                     size(row["recent_bytes"]),
@@ -59,8 +68,12 @@ def _show(screen: Screen, shown: list[Json], rows: list[Json], disk_bytes: int) 
                 )
                 for row in shown
             ],
-            right=("SIZE", "CURRENT", "ARCHIVES", "LINES", "7 DAYS"),
+            right=("SIZE", "CURRENT", "RECORDS", "ARCHIVES", "LINES", "7 DAYS"),
         )
+    if others:
+        told = f"{several(len(others), 'agent')} without files: "
+        told += f"{several(sum(row['records'] for row in others), 'record')}, "
+        screen.line(told + size(sum(map(_bytes, others))))
     archives = several(sum(row["archives"] for row in rows), "archive")
     told = f"{several(len(rows), 'agent')}, {archives}, {size(sum(map(_bytes, rows)))}"
     screen.line(screen.style(f"{told}; packed on the disk: {size(disk_bytes)}", DIM))

@@ -82,13 +82,23 @@ def test_usage_is_told_with_the_largest_first(zoned: Zoned) -> None:
     zoned.ok("append", "ada", stdin=b"x\n")
     found = zoned.json("usage")
     assert found["disk_bytes"] > 0
-    assert found["total_bytes"] == 101 + 2 + 101 + 201 + 301
     bob, ada = found["agents"]
+    # Of each archive a beginning and an end, of the current session a beginning.
+    assert (bob["records"], ada["records"]) == (6, 3)
+    recorded = bob["record_bytes"] + ada["record_bytes"]
+    assert recorded > 9 * 50
+    assert found["total_bytes"] == 101 + 2 + 101 + 201 + 301 + recorded
     assert (bob["definition_id"], bob["archives"], bob["archived_bytes"]) == ("bob", 3, 603)
     assert ada["current_bytes"] == 2
     assert ada["recent_bytes"] == ada["archived_bytes"] == 101
     head, *rows, total = zoned.ok("usage").text.splitlines()
-    assert head.split() == ["AGENT", "SIZE", "CURRENT", "ARCHIVES", "LINES", "7", "DAYS", "OLDEST"]
+    assert head.split() == [
+        "AGENT", "SIZE", "CURRENT", "RECORDS", "ARCHIVES", "LINES", "7", "DAYS", "OLDEST"
+    ]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["bob", "ada"]
-    assert total.startswith("2 agents, 4 archives, 706 B; packed on the disk: ")
+    assert total.startswith("2 agents, 4 archives, 1.3 KiB; packed on the disk: ")
     assert [row["definition_id"] for row in zoned.json("usage", "-n", "1")["agents"]] == ["bob"]
+    zoned.ok("session", "create", "--id", "task", "--agent", "ada")
+    *_, others, total = zoned.ok("usage").text.splitlines()
+    assert others.startswith("1 agent without files: 1 record, ")
+    assert total.startswith("3 agents, 4 archives, ")
