@@ -41,7 +41,8 @@ APPENDER = """
 import select, sqlite3, sys
 connection = sqlite3.connect(sys.argv[2], isolation_level=None, timeout=30)
 print("ready", flush=True)
-while not select.select([sys.stdin], [], [], 0)[0]:
+# It rests between commits: one that never does can keep every reader out for ever.
+while not select.select([sys.stdin], [], [], 0.01)[0]:
     connection.execute("BEGIN IMMEDIATE")
     for zone in ("small", "large"):
         sql = "SELECT max(partidx) FROM db_file_data WHERE zoneid = ?"
