@@ -38,7 +38,7 @@ COLUMNS = ("session_id, definition_id, status, phase, origin, created_ms, update
 @contextmanager
 def bare_daemon(folder: Path, workspace: Path) -> Iterator[Running]:
     """A daemon with the bare handler, and room for all the sessions that are begun."""
-    settings = {"workspace_root": str(workspace), "sessions_max": 1_000_000, "port": 0}
+    settings = {"workspace_root": str(workspace.resolve()), "sessions_max": 1_000_000, "port": 0}
     text = "".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items())
     (folder / "zoned.toml").write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "bench.bare", "serve", "--data-dir", str(folder)]
@@ -69,7 +69,7 @@ async def rest_calls(context: Context) -> list[Row]:
     folder, workspace = context.fresh("calls"), context.fresh("workspace")
     seconds = context.pick(1, 5, 10) / 10
     rounds = context.rounds
-    prompts = context.pick(20, 1500, 4000)
+    prompts = context.pick(20, 600, 4000)
     async with await FileStore.open(folder) as store:
         repo = await Records(store).add_repo(".", None, workspace)
         made = await _fill(store, (prompts + 64) * 2 * (rounds + 1), [repo])
