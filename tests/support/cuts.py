@@ -55,8 +55,9 @@ def states(
     answers = [len(cut.acknowledged) for _, cut in recording.play(is_honest)]
     after_answer = [at for at in range(1, len(answers)) if answers[at] > answers[at - 1]]
     # Right behind an answer the promise is freshest; elsewhere the disk is in the middle of things.
+    # A recording that ends early may have no answer in it.
     chosen = Counter(
-        rng.choice(after_answer) if number % 2 else rng.randrange(len(answers))
+        rng.choice(after_answer) if number % 2 and after_answer else rng.randrange(len(answers))
         for number in range(count * 2)
     )
     # Many cuts leave the same. All are made twice, so that the different ones need not be kept.
