@@ -40,6 +40,7 @@ sys.stdin.read()
 APPENDER = """
 import select, sqlite3, sys
 connection = sqlite3.connect(sys.argv[2], isolation_level=None, timeout=30)
+connection.execute("SELECT count(*) FROM db_wave_file").fetchall()  # only now is the file open
 print("ready", flush=True)
 # It rests between commits: one that never does can keep every reader out for ever.
 while not select.select([sys.stdin], [], [], 0.01)[0]:
