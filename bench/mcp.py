@@ -23,7 +23,7 @@ from mcp.server.stdio import stdio_server
 from bench.measure import Context, Row, Target, compare, in_turn
 
 COMMAND = [sys.executable, "-m", "srv.cli.main"]
-SUBMIT = Target("≤", 4.0)
+SUBMIT = Target("≤", 3.0)
 QUERY = Target("≤", 3.0)
 TOOLS = (
     ("submit_agent_session", "mcp_submit", SUBMIT),
